@@ -1,0 +1,56 @@
+# Every target makes the environment it needs, once; `make help` lists them.
+#
+#   ARGS=...      is passed to the program that the target runs
+#   PYTHON=...    the Python to start from (3.11 or newer)
+#   SETUP=none    installs nothing and runs PYTHON as it is (no network needed)
+
+PYTHON ?= python3
+VENV := .venv
+ARGS ?=
+
+ifeq ($(SETUP),none)
+RUN := PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+PROFILE_READY :=
+DEV_READY :=
+else
+RUN := $(VENV)/bin/python
+PROFILE_READY := $(VENV)/ready-profile
+DEV_READY := $(VENV)/ready-dev
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help profile test check readme benchmark clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+profile: $(PROFILE_READY) ## measure one decoder layer on this machine
+	$(RUN) -m layerscope profile $(ARGS)
+
+# A test that hangs is stopped with a traceback of every thread.
+test: export PYTEST_TIMEOUT ?= 300
+test: $(DEV_READY) ## run the tests; those for a GPU only where there is one
+	$(RUN) -m pytest $(ARGS)
+
+check: $(DEV_READY) ## lint, types, import contracts
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -c 'from importlinter.cli import lint_imports_command as run; run()'
+
+readme: $(DEV_READY) ## write the README's tables anew from fixtures/
+	$(RUN) tools/readme.py
+
+benchmark: $(PROFILE_READY) ## time layerscope's own start
+	$(RUN) benchmarks/import_time.py $(ARGS)
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "layerscope needs Python 3.11 or newer, and \`$(PYTHON)\` is not:" \
+	    "apt install python3 python3-venv, or name another: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) tools/setup_venv.py $(VENV) $*
+	@touch $@

@@ -1,0 +1,26 @@
+from tools import readme
+
+
+def test_shown_outputs_are_replaced() -> None:
+    """Only what stands between the two comments changes, trailing blanks go."""
+    text = (
+        "before\n<!-- $ layerscope show 'a b' -->\nold\n<!-- end -->\nbetween\n"
+        "<!-- $ layerscope --help -->\n<!-- end -->\nafter\n"
+    )
+    assert readme.updated(text, lambda arguments: f"\n{arguments}  \n\n") == (
+        "before\n<!-- $ layerscope show 'a b' -->\n```text\n['show', 'a b']\n```\n"
+        "<!-- end -->\nbetween\n<!-- $ layerscope --help -->\n```text\n['--help']\n"
+        "```\n<!-- end -->\nafter\n"
+    )
+
+
+def test_text_without_commands_stays() -> None:
+    """A document that shows no output is left as it is."""
+    text = "# Title\n\n<!-- a comment -->\n"
+    assert readme.updated(text, lambda _: "unused") == text
+
+
+def test_readme_is_up_to_date() -> None:
+    """README.md shows what the commands it names print today: run `make readme`."""
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.updated(text, readme.output) == text
