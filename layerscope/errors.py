@@ -1,0 +1,45 @@
+"""Every exception layerscope raises on purpose, and the exit code each one means.
+
+```
+LayerscopeError            exit 1
+├── InputError             exit 2   a file, name or flag the user gave is wrong
+├── RecordError            exit 1   a run could not be written or read back whole
+├── MeasurementError       exit 1   this machine cannot measure what was asked
+└── BackendError           exit 1   a backend refused, failed to build, or was wrong
+```
+
+The message is one line: the cause, then what to do. Only these lose their traceback
+on the command line; anything else is a bug and keeps it.
+"""
+
+EXIT_OK = 0
+EXIT_REGRESSION = 3
+EXIT_INTERRUPTED = 130
+
+
+class LayerscopeError(Exception):
+    """Base of all errors that are reported as one line.
+
+    Attributes:
+        exit_code: what the command line returns for it.
+    """
+
+    exit_code = 1
+
+
+class InputError(LayerscopeError):
+    """A file, name or flag given by the user cannot be used."""
+
+    exit_code = 2
+
+
+class RecordError(LayerscopeError):
+    """A run on disk could not be written, or is not whole."""
+
+
+class MeasurementError(LayerscopeError):
+    """The device, driver or profiler here cannot measure what was asked."""
+
+
+class BackendError(LayerscopeError):
+    """A backend refused the problem, failed to build, or computed wrong numbers."""
