@@ -1,0 +1,1 @@
+"""Pure functions on frames: from recorded times to shares, estimates and verdicts."""

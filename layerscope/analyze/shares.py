@@ -1,0 +1,145 @@
+"""How the time of a pass divides among the regions of the layer, exactly."""
+
+from typing import Final
+
+import polars as pl
+
+from layerscope.analyze.intervals import sweep
+from layerscope.regions import Region
+from layerscope.schema import PASS_SHARES
+
+_REPLAY: Final = ("arm", "experiment", "capture", "round", "replay")
+_PASS: Final = (*_REPLAY, "pass_index")
+
+
+def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The split of every used pass among its regions.
+
+    One frontier runs through the whole replay (see `intervals.sweep`). A kernel's gap
+    and exclusive time are how far it moves the frontier, and count for the kernel's own
+    region and pass; a region's share is the sum over its kernels. So every nanosecond
+    of a replay between its first start and its last end belongs to one kernel, and in
+    integers ``increment = sum(gap) + sum(duration) - sum(hidden) = sum(share)``.
+
+    The first and the last pass of a replay and what comes before its first pass are
+    left out: there the layer runs beside something that is not a layer.
+
+    Args:
+        kernels: `schema.KERNELS`, whole replays.
+
+    Returns:
+        `schema.PASS_SHARES`, sorted by its keys. A region without kernels in a pass has
+        no row there.
+    """
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    hidden = pl.col("duration_ns") - pl.col("exclusive_ns")
+    gap, duration = pl.col("gap_ns"), pl.col("duration_ns")
+    return (
+        _used(sweep(_absolute(kernels), _REPLAY))
+        .group_by(*_PASS, "region")
+        .agg(
+            kernels=pl.len().cast(pl.Int64),
+            gap_ns=gap.sum(),
+            duration_ns=duration.sum(),
+            hidden_ns=hidden.sum(),
+            span_ns=end.max() - start.min(),
+        )
+        .with_columns(share_ns=gap + duration - pl.col("hidden_ns"))
+        .select(*PASS_SHARES)
+        .sort(*_PASS, "region")
+    )
+
+
+def increments(kernels: pl.DataFrame) -> pl.DataFrame:
+    """By how much every used pass moved the end of its replay.
+
+    While the kernels of one pass follow those of another in the order of starts, this
+    is the frontier after the pass's last kernel minus the frontier after the previous
+    pass's last one, however far the two reach into each other. Where kernels of
+    several passes alternate, it is the same difference, added up over every unbroken
+    stretch of the pass's kernels. That is the only division in which each advance of
+    the frontier counts once, for the pass that caused it: taking the frontier at the
+    last node alone would credit a pass with what the next one did in between, and
+    taking passes one after another would call a gap what the next one filled.
+
+    Args:
+        kernels: `schema.KERNELS`, whole replays.
+
+    Returns:
+        Columns arm, experiment, capture, round, replay, pass_index and increment_ns,
+        sorted by the former. For the same passes `pass_shares` adds up to the same.
+    """
+    swept = sweep(_absolute(kernels), _REPLAY)
+    stretches = (
+        swept.with_columns(_stretch=pl.struct(_PASS).rle_id())
+        .group_by(*_PASS, "_stretch", maintain_order=True)
+        .agg(pl.col("frontier_ns").last(), pl.col("start_ns").first())
+    )
+    after = pl.col("frontier_ns")
+    before = after.shift(1).over(_REPLAY).fill_null(pl.col("start_ns"))
+    advanced = stretches.with_columns(increment_ns=after - before)
+    return (
+        _used(advanced).group_by(*_PASS).agg(pl.col("increment_ns").sum()).sort(*_PASS)
+    )
+
+
+def region_table(shares: pl.DataFrame) -> pl.DataFrame:
+    """The regions of every (arm, experiment), over all its passes.
+
+    A pass in which a region has no kernels counts as one with zeros, so that the mean
+    shares of an (arm, experiment) add up to its mean increment.
+
+    Args:
+        shares: `schema.PASS_SHARES`.
+
+    Returns:
+        One row an (arm, experiment, region), regions in order of execution. Columns
+        passes (Int64); kernels_min, kernels_max (Int64) and kernels (Float64, median)
+        of a pass; and in Float64 ns share_mean_ns, share_median_ns, gap_mean_ns,
+        duration_mean_ns, hidden_mean_ns, span_median_ns (of the passes with kernels).
+    """
+    known = ["arm", "experiment"]
+    passes = shares.select(_PASS).unique()
+    regions = shares.select(*known, "region").unique()
+    rank = {region.value: index for index, region in enumerate(Region)}
+    means = ("share", "gap", "duration", "hidden")
+    filled = ("kernels", *(f"{name}_ns" for name in means))
+    return (
+        passes.join(regions, on=known)
+        .join(shares, on=[*_PASS, "region"], how="left")
+        .with_columns(pl.col(filled).fill_null(0))
+        .group_by(*known, "region")
+        .agg(
+            pl.len().cast(pl.Int64).alias("passes"),
+            pl.col("kernels").min().alias("kernels_min"),
+            pl.col("kernels").max().alias("kernels_max"),
+            pl.col("kernels").median().alias("kernels"),
+            pl.col("share_ns").median().alias("share_median_ns"),
+            *((pl.col(f"{name}_ns").mean().alias(f"{name}_mean_ns")) for name in means),
+            pl.col("span_ns").median().alias("span_median_ns"),
+        )
+        .sort(
+            *known, pl.col("region").replace_strict(rank, default=len(rank)), "region"
+        )
+    )
+
+
+def _absolute(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Start and end since the replay's first start, in place of those in the pass."""
+    start = pl.col("pass_start_ns") + pl.col("start_ns")
+    return kernels.select(
+        *_PASS,
+        "region",
+        "node",
+        "duration_ns",
+        start_ns=start,
+        end_ns=start + pl.col("duration_ns"),
+    )
+
+
+def _used(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of all passes of a replay but its first, its last, and its head."""
+    index = pl.col("pass_index")
+    passes = rows.filter(index >= 0)
+    first, last = index.min().over(_REPLAY), index.max().over(_REPLAY)
+    return passes.filter(index > first, index < last)
