@@ -1,0 +1,1 @@
+"""What is measured: one decoder layer, its weights, its inputs, its reference."""

@@ -1,0 +1,94 @@
+"""The plan of a run: which arms, how many samples, in which order.
+
+A `Study` is data; `runner` carries it out. Everything random in it follows from `seed`.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from layerscope.layers.spec import LayerSpec
+
+CAPTURED: Final = "captured"
+"""The experiment that changes nothing: the graph as the arm made it."""
+
+ANCHOR_LENGTHS: Final = (8, 16, 24)
+"""Passes a replay under a graph; the slope over them is the time of a pass."""
+
+EAGER_LENGTHS: Final = (8,)
+"""Passes a replay without graphs: there is no launch whose cost must cancel."""
+
+AA_SUFFIX: Final = " (A/A)"
+
+MIN_ROUNDS: Final = 16
+"""Rounds of a capture, at least: fewer give no idea of their spread."""
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend with its switches, under the name that reports show."""
+
+    backend: str
+    switches: dict[str, str] = {}
+    again: bool = False  # the first arm captured a second time: measures the noise
+
+    @property
+    def name(self) -> str:
+        """``backend:switch=value``, with ``(A/A)`` for the second capture."""
+        switches = "".join(f":{key}={value}" for key, value in self.switches.items())
+        return f"{self.backend}{switches}{AA_SUFFIX if self.again else ''}"
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, how often, and in which random order."""
+
+    spec: LayerSpec
+    arms: tuple[Arm, ...]  # the first is the one others are compared with
+    seed: int = 0
+    samples: int = 800  # passes an arm, at least
+    lengths: tuple[int, ...] = ANCHOR_LENGTHS
+    captures: int = 5
+    steps: int = 32  # distinct inputs that replays cycle through
+    time_budget_s: float = 60.0
+    target_interval: float = 0.003  # stop early once the paired interval is this small
+
+    @property
+    def passes(self) -> int:
+        """Distinct passes (weights, KV, page table) that must exist."""
+        return max(self.lengths)
+
+    @property
+    def all_arms(self) -> tuple[Arm, ...]:
+        """The arms, and the first one again for the A/A floor."""
+        first = self.arms[0]
+        again = Arm(backend=first.backend, switches=first.switches, again=True)
+        return (*self.arms, again)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds a capture, so that every arm gets `samples` passes in all."""
+        needed = -(-self.samples // (sum(self.lengths) * self.captures))
+        return max(needed, MIN_ROUNDS)
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """One replay of a round."""
+
+    position: int
+    arm: Arm
+    passes: int
+
+
+def order(study: Study, capture: int) -> Iterator[list[Slot]]:
+    """Endless rounds of a capture: every (arm, length) once, freshly shuffled.
+
+    Args:
+        study: the plan.
+        capture: index of the capture; with `study.seed` it fixes the order.
+    """
+    draw = random.Random(f"{study.seed}:{capture}")  # noqa: S311 (not a secret)
+    cells = [(arm, length) for arm in study.all_arms for length in study.lengths]
+    while True:
+        draw.shuffle(cells)
+        yield [Slot(i, arm, length) for i, (arm, length) in enumerate(cells)]
