@@ -1,0 +1,129 @@
+"""Options of a command as one dataclass: each is declared once, with type and help."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol, TypeVar
+
+import typer
+
+from layerscope.layers.spec import DType, Routing
+
+Options = TypeVar("Options")
+
+
+class Command(Protocol):
+    """A function that typer can call with one keyword argument an option."""
+
+    def __call__(self, invocation: typer.Context, **values: object) -> None:
+        """Run the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """``layerscope profile`` as typed; None where the device decides the default."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A preset, or a folder with config.json and safetensors.",
+            metavar="PRESET|DIR",
+            show_default="tiny-moe on a CPU, qwen3-30b-a3b on a GPU",
+        ),
+    ] = None
+    layer: Annotated[int, typer.Option(help="Which decoder layer, from 0.")] = 0
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            help="Backends to compare; all others are compared with the first.",
+            metavar="A,B:SWITCH=VALUE",
+            show_default="reference and every other backend that fits",
+        ),
+    ] = None
+    requests: Annotated[int, typer.Option(help="Concurrent requests.")] = 1
+    draft_tokens: Annotated[
+        int, typer.Option(help="Draft tokens that every request verifies in the step.")
+    ] = 5
+    context: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens in the KV cache of every request.",
+            show_default="512 on a CPU, 8192 on a GPU",
+        ),
+    ] = None
+    page_size: Annotated[int, typer.Option(help="Tokens a page of the KV cache.")] = 16
+    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1
+    shard_shaped: Annotated[
+        bool,
+        typer.Option(
+            "--shard-shaped",
+            help="Measure one rank's slice on one GPU, communication left out.",
+        ),
+    ] = False
+    routing: Annotated[
+        Routing, typer.Option(help="How the pinned experts are drawn.")
+    ] = Routing.UNIFORM
+    dtype: Annotated[
+        DType | None,
+        typer.Option(
+            help="Type of activations.",
+            show_default="float32 on a CPU, bfloat16 on a GPU",
+        ),
+    ] = None
+    weights: Annotated[
+        DType | None, typer.Option(help="Type of weights.", show_default="as --dtype")
+    ] = None
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
+    samples: Annotated[int, typer.Option(help="Passes an arm, at least.")] = 800
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes of the longest replay.",
+            show_default="8 on a CPU, 24 on a GPU",
+        ),
+    ] = None
+    captures: Annotated[int, typer.Option(help="Fresh captures of every arm.")] = 5
+    seed: Annotated[
+        int, typer.Option(help="Fixes weights, inputs, routing and order.")
+    ] = 0
+    time_budget: Annotated[
+        float, typer.Option(help="Seconds after which measuring ends.")
+    ] = 60.0
+    recorder: Annotated[
+        str, typer.Option(help="auto, cupti, torch.profiler, or none.")
+    ] = "auto"
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder of the run, new or empty.",
+            metavar="RUN",
+            show_default="layerscope-runs/TIME-MODEL",
+        ),
+    ] = None
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False
+
+
+def takes(
+    options: type[Options],
+) -> Callable[[Callable[[Options, list[str]], None]], Command]:
+    """Make a command of a function of (`options`, the arguments as typed).
+
+    Typer reads options from a function's signature; it is given the dataclass's.
+    """
+
+    def decorate(function: Callable[[Options, list[str]], None]) -> Command:
+        def command(invocation: typer.Context, **values: object) -> None:
+            function(options(**values), list(invocation.obj))
+
+        own, _ = inspect.signature(command).parameters.values()
+        fields = inspect.signature(options).parameters.values()
+        command.__signature__ = inspect.Signature([own, *fields])  # type: ignore[attr-defined]
+        command.__doc__ = function.__doc__
+        return command
+
+    return decorate

@@ -1,0 +1,1 @@
+"""The only part that makes text or pictures of what was measured."""

@@ -1,0 +1,44 @@
+"""A report as JSON with stable names, for programs."""
+
+from typing import Any
+
+import msgspec
+
+from layerscope.report import Report, Table
+from layerscope.run import Run
+
+
+def render(report: Report, run: Run) -> str:
+    """The report and the run's header as one JSON object.
+
+    Cells are raw: times in ns, sizes in bytes; what was not measured, and an unknown
+    end of an interval, is null. A row is an object with the columns' keys.
+    """
+    document = {
+        "title": report.title,
+        "path": str(run.path),
+        "facts": {fact.label: fact.text for fact in report.facts},
+        "tables": [_table(table) for table in report.tables],
+        "notes": report.notes,
+        "warnings": report.warnings,
+        "run": run.header,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _table(table: Table) -> dict[str, Any]:
+    keys = [column.key for column in table.columns]
+    return {
+        "title": table.title,
+        "columns": [
+            {
+                "key": column.key,
+                "title": column.title,
+                "kind": column.kind,
+                "unit": column.kind.unit,
+            }
+            for column in table.columns
+        ],
+        "rows": [dict(zip(keys, row, strict=True)) for row in table.rows],
+        "has_total": table.has_total,
+    }

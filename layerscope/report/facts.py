@@ -1,0 +1,180 @@
+"""The header of a report: on what, how, and how well the layer was measured."""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from layerscope.layers.spec import LayerSpec
+from layerscope.report.clocks import clock_facts
+from layerscope.report.document import Fact
+from layerscope.report.measures import Measures
+from layerscope.run import Run, RunHeader
+from layerscope.units import (
+    format_bytes,
+    format_count,
+    format_ns,
+    format_number,
+    format_percent,
+)
+
+_SOFTWARE: Final = ("layerscope", "torch", "triton")
+_GPU_SOFTWARE: Final = ("cupti-python", "nvidia-cuda-cupti")  # the observer itself
+
+
+def facts(run: Run, measured: Measures) -> tuple[Fact, ...]:
+    """Every line of the header, in reading order."""
+    return (
+        *_machine(run.header),
+        *_layer(run.header),
+        *_protocol(run, measured),
+        *_quality(run, measured),
+    )
+
+
+def _machine(header: RunHeader) -> Iterator[Fact]:
+    device = header.environment.device
+    if device.type == "cpu":
+        yield Fact("device", f"{device.name}, {device.processors} threads, CPU")
+    else:
+        size = format_bytes(device.memory_bytes)
+        count = f"{device.processors} {'CUs' if device.type == 'hip' else 'SMs'}"
+        yield Fact(
+            "device",
+            f"{device.name}, {device.architecture}, {count}, {size}",
+        )
+        runtime = "ROCm" if device.type == "hip" else "CUDA"
+        yield Fact("driver", f"{device.driver}, {runtime} {device.runtime}")
+    packages = header.environment.packages
+    told = _SOFTWARE if device.type == "cpu" else (*_SOFTWARE, *_GPU_SOFTWARE)
+    named = [f"{name} {packages[name]}" for name in told if name in packages]
+    yield Fact("software", ", ".join(named) or "unknown")
+
+
+def _layer(header: RunHeader) -> Iterator[Fact]:
+    spec = header.study.spec
+    model = spec.model
+    yield Fact("model", f"{model.name}, layer {spec.layer} of {model.layers}")
+    yield Fact("step", _step(spec))
+    yield Fact("types", f"{spec.dtype} activations, {spec.weight_dtype} weights")
+    yield Fact("ranks", _ranks(spec))
+    if model.experts:
+        drawn = [count for step in header.distinct_experts for count in step]
+        distinct = (
+            f"; {min(drawn)} to {max(drawn)} of {model.experts} experts a pass, "
+            f"mean {format_number(sum(drawn) / len(drawn), 1)}"
+            if drawn
+            else ""
+        )
+        yield Fact("routing", f"pinned, {spec.routing}{distinct}")
+
+
+def _step(spec: LayerSpec) -> str:
+    requests = "1 request" if spec.requests == 1 else f"{spec.requests} requests"
+    return (
+        f"{spec.rows} rows = {requests} × (1 + {spec.draft_tokens} draft tokens), "
+        f"context {format_count(spec.context)}, KV pages of {spec.page_size}"
+    )
+
+
+def _ranks(spec: LayerSpec) -> str:
+    if spec.shard_shaped:
+        return f"shard-shaped: slice of one rank of {spec.tp}, communication left out"
+    return "1, the whole layer" if spec.tp == 1 else f"{spec.tp}, real"
+
+
+def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
+    header = run.header
+    lengths = ", ".join(str(length) for length in header.study.lengths)
+    if header.environment.device.type == "cpu":
+        yield Fact(
+            "replays",
+            f"of {lengths} passes; a CPU has no graphs: arms run as they are, and "
+            "operators are the kernels",
+        )
+    else:
+        yield Fact("replays", f"of {lengths} passes in one graph; a pass is the slope")
+    yield Fact("samples", _samples(run, measured))
+    yield Fact("recorder", header.recorder or "none")
+    checks = [
+        f"{check.arm} {check.error:.2g} of {check.bound:.2g}"
+        for check in header.numerics
+    ]
+    if checks:
+        yield Fact("numerics", f"relative error and bound: {', '.join(checks)}")
+    builds = [
+        f"{build.arm} {format_number(build.seconds, 1)} s, "
+        f"{format_bytes(build.device_bytes)}"
+        for build in header.builds
+    ]
+    if builds:
+        yield Fact("built", "; ".join(builds))
+
+
+def _samples(run: Run, measured: Measures) -> str:
+    anchors = run.samples.filter(pl.col("phase") == "anchor")
+    if anchors.is_empty():
+        return "none"
+    passes = dict(anchors.group_by("arm").agg(pl.col("passes").sum()).iter_rows())
+    parts = [
+        f"{arm} {format_count(passes[arm])} passes in {estimate.samples} rounds "
+        f"(effective {format_number(estimate.effective, 0)})"
+        for arm, estimate in measured.anchors.items()
+        if arm in passes
+    ]
+    captures = anchors["capture"].n_unique()
+    return f"{', '.join(parts)}; {captures} captures an arm"
+
+
+def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
+    layer_ns = measured.anchors[measured.base].value
+    yield Fact("noise floor", _floor(measured, layer_ns))
+    yield from _linearity(measured, layer_ns)
+    effects = [
+        _observer_effect(measured, arm)
+        for arm in measured.arms
+        if arm in measured.profiled_ns
+    ]
+    if effects:
+        yield Fact("observer effect", "; ".join(effects))
+    if measured.shifts:
+        arm = max(measured.shifts, key=lambda name: abs(measured.shifts[name]))
+        shift = _change(measured.shifts[arm], measured.anchors[arm].value)
+        yield Fact("anchors again", f"largest shift after profiling {shift} ({arm})")
+    yield from clock_facts(run.samples)
+    drops = [f"{d.replays} of {d.arm}: {d.reason}" for d in run.header.drops]
+    yield Fact("dropped replays", "; ".join(drops) or "none")
+
+
+def _floor(measured: Measures, layer_ns: float) -> str:
+    floor_ns = measured.floor_ns
+    if not math.isfinite(floor_ns):
+        return "unknown: too few rounds of the A/A arm"
+    share = format_percent(floor_ns / layer_ns)
+    return f"{format_ns(floor_ns)} ({share} of the layer), from {measured.again}"
+
+
+def _linearity(measured: Measures, layer_ns: float) -> Iterator[Fact]:
+    rows = measured.linearity.rows(named=True)
+    if not rows:
+        return
+    worst = max(rows, key=lambda row: abs(row["deviation_ns"]))
+    side = "within" if abs(worst["deviation_ns"]) <= measured.floor_ns else "beyond"
+    yield Fact(
+        "linearity",
+        f"middle length off the line by {_change(worst['deviation_ns'], layer_ns)} "
+        f"a pass at most ({worst['arm']}), {side} the noise floor",
+    )
+
+
+def _observer_effect(measured: Measures, arm: str) -> str:
+    anchor_ns = measured.anchors[arm].value
+    added_ns = measured.profiled_ns[arm] - anchor_ns
+    a_kernel = format_ns(added_ns / measured.kernels[arm], signed=True)
+    return f"{arm} {_change(added_ns, anchor_ns)}, {a_kernel} a kernel"
+
+
+def _change(change_ns: float, base_ns: float) -> str:
+    share = format_percent(change_ns / base_ns, signed=True)
+    return f"{format_ns(change_ns, signed=True)} ({share})"

@@ -1,0 +1,110 @@
+"""What the tables and facts of one run are made of, computed once."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from layerscope.analyze.shares import pass_shares, region_table
+from layerscope.analyze.statistics import (
+    ANCHOR,
+    Comparison,
+    Estimate,
+    anchor,
+    compare,
+    linearity,
+    noise_floor,
+    pass_times,
+    share_changes,
+)
+from layerscope.run import Run
+from layerscope.study import CAPTURED
+
+AFTER = "after"
+"""The phase of the replays that ran once the profiler was detached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Times, shares and comparisons of a run; times in ns."""
+
+    base: str
+    """The arm that others are compared with: the first."""
+
+    again: str
+    """The A/A arm: the first one, captured again."""
+
+    arms: tuple[str, ...]
+    """Every arm of the study, the A/A arm last, measured or not."""
+
+    anchors: dict[str, Estimate]
+    """Of every arm; NaN and no samples for one that was not measured."""
+
+    shifts: dict[str, float]
+    """Anchor after the profiler was detached minus anchor before; measured arms."""
+
+    comparisons: dict[str, Comparison]
+    """Of every arm but the base, against it."""
+
+    floor_ns: float
+    """The noise floor; infinite where too few A/A rounds exist."""
+
+    linearity: pl.DataFrame
+    """`statistics.linearity` of the anchor phase, captured graphs."""
+
+    regions: pl.DataFrame
+    """`shares.region_table` of the captured graphs; empty without kernels."""
+
+    share_changes: dict[str, dict[str, Comparison]]
+    """By arm but the base, then by region; mean share a pass."""
+
+    @property
+    def profiled_ns(self) -> dict[str, float]:
+        """Mean increment of a profiled pass, of every arm that was profiled."""
+        sums = self.regions.group_by("arm").agg(pl.col("share_mean_ns").sum())
+        return dict(sums.iter_rows())
+
+    @property
+    def kernels(self) -> dict[str, float]:
+        """Kernels a pass, of every arm that was profiled."""
+        sums = self.regions.group_by("arm").agg(pl.col("kernels").sum())
+        return dict(sums.iter_rows())
+
+
+def measures(run: Run) -> Measures:
+    """Everything that is reported of `run`, however little of it was measured."""
+    arms = tuple(arm.name for arm in run.header.study.all_arms)
+    base, again = arms[0], arms[-1]
+    times = pass_times(run.samples)
+    anchors = {arm: anchor(times, arm) for arm in arms}
+    floor_ns = noise_floor(times, base, again)
+    shares = pass_shares(run.kernels)
+    lines = linearity(run.samples)
+    return Measures(
+        base=base,
+        again=again,
+        arms=arms,
+        anchors=anchors,
+        shifts=_shifts(times),
+        comparisons={arm: compare(times, base, arm, floor_ns) for arm in arms[1:]},
+        floor_ns=floor_ns,
+        linearity=lines.filter(
+            pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED
+        ),
+        regions=region_table(shares).filter(pl.col("experiment") == CAPTURED),
+        share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
+    )
+
+
+def _shifts(times: pl.DataFrame) -> dict[str, float]:
+    """After minus before, over the captures whose anchors were taken again."""
+    again = times.filter(pl.col("phase") == AFTER)
+    captures = times.filter(
+        pl.col("capture").is_in(again["capture"].unique().to_list())
+    )
+    shifts = {}
+    for arm in again["arm"].unique().sort():
+        before = anchor(captures, arm)
+        if before.samples:
+            after = anchor(again, arm, phase=AFTER)
+            shifts[arm] = after.value - before.value
+    return shifts

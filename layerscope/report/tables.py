@@ -1,0 +1,123 @@
+"""The tables of a report: one of the arms, and one of the regions of each arm."""
+
+from typing import Final
+
+import polars as pl
+
+from layerscope.analyze.statistics import Comparison
+from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
+from layerscope.report.measures import Measures
+from layerscope.run import RegionBytes, RunHeader
+from layerscope.study import AA_SUFFIX
+
+REFERENCE: Final = "reference"
+"""The backend in plain torch: every change against it must say so."""
+
+_LAYER: Final = (
+    Column("arm", "arm", Kind.TEXT),
+    Column("anchor_ns", "anchor", Kind.INTERVAL),
+    Column("change_ns", "change", Kind.INTERVAL),
+    Column("traffic_bytes", "touched / required", Kind.TRAFFIC),
+    Column("profiled_ns", "profiled", Kind.TIME),
+    Column("kernels", "kernels", Kind.COUNT),
+)
+_REGIONS: Final = (
+    Column("region", "region", Kind.REGION),
+    Column("kernels", "kernels", Kind.COUNT),
+    Column("share_mean_ns", "mean share", Kind.TIME),
+    Column("share_median_ns", "median share", Kind.TIME),
+    Column("gap_mean_ns", "gap", Kind.TIME),
+    Column("duration_mean_ns", "sum", Kind.TIME),
+    Column("hidden_mean_ns", "hidden", Kind.TIME),
+    Column("span_median_ns", "last end − first start", Kind.TIME),
+)
+_CHANGE: Final = Column("change_ns", "change", Kind.INTERVAL)
+_ADDS_UP: Final = (
+    *("kernels", "share_mean_ns", "gap_mean_ns"),
+    *("duration_mean_ns", "hidden_mean_ns"),
+)
+
+
+def tables(header: RunHeader, measured: Measures) -> tuple[Table, ...]:
+    """The layer by arm, then every profiled arm by region."""
+    profiled = [arm for arm in measured.arms if arm in measured.profiled_ns]
+    return (
+        _layer_table(header, measured),
+        *(_region_table(header, measured, arm) for arm in profiled),
+    )
+
+
+def against(header: RunHeader, measured: Measures) -> str:
+    """What changes are against, in words that never hide an unfused baseline."""
+    base = header.study.arms[0]
+    if base.backend == REFERENCE:
+        return f"against unfused torch ({base.name})"
+    return f"against {measured.base}"
+
+
+def _layer_table(header: RunHeader, measured: Measures) -> Table:
+    return Table(
+        title=f"layer: one pass, change {against(header, measured)}",
+        columns=_LAYER,
+        rows=tuple(_layer_row(header, measured, arm) for arm in measured.arms),
+    )
+
+
+def _layer_row(header: RunHeader, measured: Measures, arm: str) -> tuple[Cell, ...]:
+    anchor = measured.anchors[arm]
+    return (
+        arm,
+        Interval(anchor.value, anchor.low, anchor.high) if anchor.samples else None,
+        _interval(measured.comparisons.get(arm)),
+        _traffic(header.bytes, arm.removesuffix(AA_SUFFIX)),
+        measured.profiled_ns.get(arm),
+        measured.kernels.get(arm),
+    )
+
+
+def _traffic(rows: list[RegionBytes], arm: str) -> Traffic | None:
+    """Bytes touched and required by a pass of `arm`, over all its regions."""
+    own = [row for row in rows if row.arm == arm]
+    if not own:
+        return None
+    known = [row.touched for row in own if row.touched is not None]
+    touched = sum(known) if len(known) == len(own) else None
+    required = sum(row.required for row in own)
+    ratio = touched / required if touched is not None and required else None
+    return Traffic(touched, required, ratio)
+
+
+def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
+    found = measured.regions.filter(pl.col("arm") == arm)
+    keys = [column.key for column in _REGIONS]
+    rows = [tuple(row) for row in found.select(keys).iter_rows()]
+    totals = found.select(_ADDS_UP).sum().row(0, named=True)
+    total: tuple[Cell, ...] = ("total", *(totals.get(key) for key in keys[1:]))
+    if arm == measured.base:
+        title = f"regions of {arm}, a profiled pass"
+        return Table(title, _REGIONS, (*rows, total), has_total=True)
+    changes = measured.share_changes[arm]
+    title = f"regions of {arm}, a profiled pass, change of mean share "
+    return Table(
+        title=title + against(header, measured),
+        columns=(*_REGIONS, _CHANGE),
+        rows=(
+            *((*row, _interval(changes.get(row[0]))) for row in rows),
+            (*total, None),
+        ),
+        has_total=True,
+    )
+
+
+def _interval(comparison: Comparison | None) -> Interval | None:
+    if comparison is None or not comparison.difference.samples:
+        return None
+    difference = comparison.difference
+    return Interval(
+        value=difference.value,
+        low=difference.low,
+        high=difference.high,
+        relative=comparison.relative,
+        verdict=comparison.verdict,
+        reason=comparison.reason,
+    )

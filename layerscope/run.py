@@ -1,0 +1,296 @@
+"""A `Run`: one study on disk, as it grows and after it has ended.
+
+A run is a folder of three files: ``run.json`` (`RunHeader`), ``samples.parquet``
+(`schema.SAMPLES`) and ``kernels.parquet`` (`schema.KERNELS`). All three are written
+under temporary names and moved into place together, ``run.json`` last. So a folder
+with a ``run.json`` is readable at any moment, even after its writer was killed; it then
+says that it is partial.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+import polars as pl
+
+from layerscope.atomic import replace_files
+from layerscope.environment import Environment
+from layerscope.errors import InputError, RecordError
+from layerscope.schema import KERNELS, SAMPLES, Schema, conform, empty
+from layerscope.study import Study
+
+HEADER_FILE: Final = "run.json"
+SAMPLES_FILE: Final = "samples.parquet"
+KERNELS_FILE: Final = "kernels.parquet"
+
+FORMAT_VERSION: Final = 1
+# What changed in a run's files, by format version:
+# 1  the first
+
+_MIGRATIONS: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+"""For each old version, the step that turns its header into the next version's."""
+
+_ROW_GROUP: Final = 1 << 16  # small enough for names, regions and grids to stay coded
+_ORDER: Final = ("arm", "experiment", "capture", "replay", "node")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """Which backend dispatch chose for a region of an arm, and why."""
+
+    arm: str
+    region: str
+    backend: str
+    reason: str = ""  # empty where the arm's own backend runs it
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """What building an arm cost."""
+
+    arm: str
+    seconds: float
+    device_bytes: int
+
+
+class NumericsCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """An arm's error against the reference in higher precision, and its bound."""
+
+    arm: str
+    error: float  # relative Frobenius norm, worst of the checked passes
+    bound: float
+    passes: bool
+
+
+class RegionBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that a region of one pass moves: a mean over the drawn routing."""
+
+    arm: str
+    region: str
+    touched: int | None  # null where the backend cannot tell
+    required: int
+
+
+class Drop(msgspec.Struct, frozen=True, kw_only=True):
+    """Replays that were thrown away, and why."""
+
+    arm: str
+    replays: int
+    reason: str
+
+
+class RunHeader(msgspec.Struct, kw_only=True):
+    """Everything of a run but its rows: plan, machine, decisions, warnings."""
+
+    created: str  # UTC, ISO 8601
+    command: list[str]
+    study: Study
+    environment: Environment
+    format_version: int = FORMAT_VERSION
+    status: Literal["complete", "partial"] = "partial"
+    status_reason: str = "still running, or its process was killed"
+    recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
+    decisions: list[Decision] = []
+    builds: list[Build] = []
+    numerics: list[NumericsCheck] = []
+    distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers
+    bytes: list[RegionBytes] = []
+    drops: list[Drop] = []
+    warnings: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A study and what was measured; the same whether just recorded or loaded."""
+
+    header: RunHeader
+    samples: pl.DataFrame
+    """`schema.SAMPLES`."""
+
+    kernels: pl.DataFrame
+    """`schema.KERNELS`."""
+
+    path: Path
+
+
+def load(path: Path | str) -> Run:
+    """Read the run in the folder `path`.
+
+    Raises:
+        InputError: there is no such folder, or it is not a run.
+        RecordError: a file is damaged, misses columns, or is of a newer format.
+    """
+    folder = Path(path)
+    header_path = folder / HEADER_FILE
+    if not header_path.is_file():
+        raise InputError(_not_a_run(folder))
+    return Run(
+        header=_read_header(header_path),
+        samples=_read_frame(folder / SAMPLES_FILE, SAMPLES),
+        kernels=_read_frame(folder / KERNELS_FILE, KERNELS),
+        path=folder,
+    )
+
+
+class RunWriter:
+    """Grows a run on disk; what the last `checkpoint` wrote survives any crash."""
+
+    def __init__(self, path: Path, header: RunHeader) -> None:
+        """Create the folder `path`, which must be new or empty.
+
+        Args:
+            path: the folder of the run.
+            header: written as it is at each checkpoint; the caller keeps filling it.
+
+        Raises:
+            InputError: the folder holds something already, or cannot be created.
+        """
+        self.path = path
+        self.header = header
+        self._samples: list[pl.DataFrame] = []
+        self._kernels: list[pl.DataFrame] = []
+        self._kept = "nothing could be kept"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            is_used = any(path.iterdir())
+        except OSError as error:
+            msg = f"cannot create {path}: {error.strerror}; choose another --output"
+            raise InputError(msg) from error
+        if is_used:
+            msg = f"{path} already holds files; choose another --output"
+            raise InputError(msg)
+
+    def add_samples(self, frame: pl.DataFrame) -> None:
+        """Append rows of `schema.SAMPLES`.
+
+        Raises:
+            RecordError: the frame does not conform.
+        """
+        self._samples.append(conform(frame, SAMPLES, what="samples"))
+
+    def add_kernels(self, frame: pl.DataFrame) -> None:
+        """Append rows of `schema.KERNELS`.
+
+        Raises:
+            RecordError: the frame does not conform.
+        """
+        self._kernels.append(conform(frame, KERNELS, what="kernels"))
+
+    def checkpoint(self) -> None:
+        """Write all that was added so far, and the header, in one move.
+
+        Raises:
+            RecordError: the disk is full or refuses; the checkpoint before is intact.
+        """
+        samples = pl.concat([empty(SAMPLES), *self._samples])
+        kernels = pl.concat([empty(KERNELS), *self._kernels])
+        header = msgspec.json.encode(self.header)
+        try:
+            replace_files(
+                self.path,
+                {
+                    SAMPLES_FILE: _parquet(samples),
+                    KERNELS_FILE: _parquet(kernels.sort(_ORDER, maintain_order=True)),
+                    HEADER_FILE: msgspec.json.format(header, indent=2),
+                },
+            )
+        except OSError as error:
+            raise RecordError(self._write_failure(error)) from error
+        if samples.height:
+            last = samples.row(-1, named=True)
+            self._kept = (
+                f"samples up to round {last['round']} of capture {last['capture']} "
+                "are kept there"
+            )
+
+    def finish(self, status: Literal["complete", "partial"], reason: str = "") -> Run:
+        """Write the end state and return the run as it now is on disk.
+
+        Args:
+            status: "partial" where the study stopped before its plan was done.
+            reason: why it stopped; shown by every report of a partial run.
+
+        Raises:
+            RecordError: as for `checkpoint`.
+        """
+        self.header.status = status
+        self.header.status_reason = reason
+        self.checkpoint()
+        return load(self.path)
+
+    def _write_failure(self, error: OSError) -> str:
+        if error.errno == errno.ENOSPC:
+            return (
+                f"disk full while writing {self.path}: {self._kept}; "
+                "free some space and run again"
+            )
+        return f"cannot write {self.path} ({error.strerror}): {self._kept}"
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    """`frame` as Parquet, small enough to keep thousands of passes as a fixture."""
+    buffer = BytesIO()
+    frame.write_parquet(
+        buffer,
+        compression="zstd",
+        compression_level=9,
+        statistics=False,
+        row_group_size=_ROW_GROUP,
+    )
+    return buffer.getvalue()
+
+
+def _read_header(path: Path) -> RunHeader:
+    try:
+        raw = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is damaged ({error}); record the run again"
+        raise RecordError(msg) from error
+    version = raw.get("format_version") if isinstance(raw, dict) else None
+    if not isinstance(version, int) or version < 1:
+        msg = f"{path} names no format version; is it a run of layerscope?"
+        raise RecordError(msg)
+    if version > FORMAT_VERSION:
+        msg = (
+            f"{path} was written by a newer layerscope (format {version}, this one "
+            f"reads up to {FORMAT_VERSION}); upgrade layerscope to read it"
+        )
+        raise RecordError(msg)
+    for old in range(version, FORMAT_VERSION):
+        raw = _MIGRATIONS[old](raw)
+    try:
+        return msgspec.convert(raw, RunHeader)
+    except msgspec.ValidationError as error:
+        msg = f"{path} is not as layerscope writes it ({error}); record the run again"
+        raise RecordError(msg) from error
+
+
+def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(BytesIO(path.read_bytes()))
+    except FileNotFoundError as error:
+        msg = f"{path} is missing; the run is not whole"
+        raise RecordError(msg) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        cause = str(error).splitlines()[0]
+        msg = f"{path} is damaged ({cause}); record the run again"
+        raise RecordError(msg) from error
+    return conform(frame, schema, what=str(path))
+
+
+def _not_a_run(folder: Path) -> str:
+    """Why `folder` cannot be loaded, with the closest thing that can."""
+    if folder.is_dir():
+        inside = sorted(found.parent for found in folder.glob(f"*/{HEADER_FILE}"))
+        hint = f"; did you mean {inside[-1]}?" if inside else ""
+        return f"{folder} is not a run: it holds no {HEADER_FILE}{hint}"
+    if folder.is_file():
+        hint = f"; did you mean {folder.parent}?" if folder.name == HEADER_FILE else ""
+        return f"{folder} is a file, and a run is a folder{hint}"
+    siblings = [found.parent.name for found in folder.parent.glob(f"*/{HEADER_FILE}")]
+    close = get_close_matches(folder.name, siblings, n=1)
+    hint = f"; did you mean {folder.parent / close[0]}?" if close else ""
+    return f"no run at {folder}{hint}"
