@@ -1,0 +1,1 @@
+"""Who watches a replay: CUPTI, torch.profiler, NVML clocks, NVTX ranges."""

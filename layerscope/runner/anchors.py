@@ -1,0 +1,138 @@
+"""Anchors: unprofiled replays of all arms and lengths, interleaved in random order."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from layerscope.analyze.statistics import pass_times
+from layerscope.graphs.replay import Timing
+from layerscope.nvml import Clocks
+from layerscope.runner.bench import Bench
+from layerscope.schema import SAMPLES, empty
+from layerscope.study import CAPTURED, Slot, order
+
+_CHECK_EVERY: Final = 8
+"""Rounds between two looks at whether the interval is small enough."""
+
+_OF_TARGET: Final = 0.5
+"""Part of the target that one capture may use: medians over few captures are wider."""
+
+_CHECKPOINT_S: Final = 5.0
+_Z_95: Final = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Which samples are made, and until when."""
+
+    name: str
+    capture: int
+    deadline_s: float
+    """Monotonic time after which no round beyond the planned ones begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    index: int
+    slots: Sequence[Slot]
+    steps: Sequence[int]
+    clocks: Clocks
+    timing: Timing
+
+
+def measure(bench: Bench, phase: Phase) -> None:
+    """Run rounds until the plan is met and the paired interval is small, or time is up.
+
+    One round is always in flight while the one before is read, so that the device never
+    idles between rounds. Samples go to the run as they come; when something stops the
+    rounds, those that were enqueued whole are still read.
+    """
+    bench.restart(hold=len(bench.arms) * len(bench.study.lengths))
+    rounds = order(bench.study, phase.capture)
+    pending: deque[_Round] = deque()
+    frames: list[pl.DataFrame] = []
+    saved_s = time.monotonic()
+    try:
+        for index, slots in enumerate(rounds):
+            if index >= bench.study.rounds and _is_enough(bench, phase, frames, index):
+                break
+            pending.append(_enqueue(bench, index, slots))
+            if len(pending) > 1:
+                frames.append(_collect(bench, phase, pending))
+            if time.monotonic() - saved_s > _CHECKPOINT_S:
+                bench.writer.checkpoint()
+                saved_s = time.monotonic()
+    finally:
+        while pending:
+            _collect(bench, phase, pending)
+    bench.writer.checkpoint()
+
+
+def _enqueue(bench: Bench, index: int, slots: list[Slot]) -> _Round:
+    replays = [bench.replays[slot.arm.name, slot.passes] for slot in slots]
+    timing = bench.player.time(replays)
+    steps = [bench.next_step() for _ in slots]
+    return _Round(index, tuple(slots), steps, bench.clocks.read(), timing)
+
+
+def _collect(bench: Bench, phase: Phase, pending: deque[_Round]) -> pl.DataFrame:
+    """Wait for the oldest round and add its samples to the run."""
+    frame = _samples(bench, phase, pending[0])  # where one waits, and may be stopped
+    pending.popleft()
+    bench.writer.add_samples(frame)
+    bench.progress.advance()
+    return frame
+
+
+def _samples(bench: Bench, phase: Phase, round_: _Round) -> pl.DataFrame:
+    clocks = msgspec.structs.asdict(round_.clocks)
+    durations = round_.timing.durations_ns()
+    rows = [
+        {
+            "phase": phase.name,
+            "arm": slot.arm.name,
+            "experiment": CAPTURED,
+            "capture": phase.capture,
+            "round": round_.index,
+            "position": slot.position,
+            "passes": slot.passes,
+            "step": step,
+            "duration_ns": duration_ns,
+            "required_bytes": bench.required[step][slot.passes - 1],
+            **clocks,
+        }
+        for slot, step, duration_ns in zip(
+            round_.slots, round_.steps, durations, strict=True
+        )
+    ]
+    return pl.DataFrame(rows, schema=SAMPLES)
+
+
+def _is_enough(
+    bench: Bench, phase: Phase, frames: list[pl.DataFrame], index: int
+) -> bool:
+    if time.monotonic() >= phase.deadline_s:
+        return True
+    if index % _CHECK_EVERY:
+        return False
+    times = pass_times(pl.concat([empty(SAMPLES), *frames]))
+    base = bench.study.arms[0].name
+    widths = [_half_width(times, base, arm) for arm in bench.arms if arm != base]
+    return max(widths, default=0.0) < bench.study.target_interval * _OF_TARGET
+
+
+def _half_width(times: pl.DataFrame, base: str, other: str) -> float:
+    """Half the interval of paired differences, relative to the base; a quick look.
+
+    Reports use the bootstrap; this normal approximation only decides when to stop.
+    """
+    wide = times.pivot("arm", index="round", values="pass_ns").drop_nulls()
+    difference = (wide[other] - wide[base]).to_numpy()
+    spread_ns = float(np.std(difference, ddof=1)) / float(np.sqrt(len(difference)))
+    return _Z_95 * spread_ns / float(np.median(wide[base].to_numpy()))

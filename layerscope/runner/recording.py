@@ -1,0 +1,89 @@
+"""Profiled blocks: the longest replay of every arm, interleaved, under a recorder."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from layerscope.errors import MeasurementError
+from layerscope.record.recorder import (
+    Launch,
+    Recorded,
+    Recorder,
+    fault,
+    kernels,
+    refuse_unmapped,
+)
+from layerscope.run import Drop
+from layerscope.runner.bench import Bench
+
+_ROUNDS_A_BLOCK: Final = 8
+"""Rounds between two flushes of the profiler: bounds its buffers."""
+
+_EDGE_PASSES: Final = 2
+"""The first and the last pass of a replay are not used."""
+
+
+def record(bench: Bench, recorder: Recorder, capture: int) -> None:
+    """Record replays with `Study.samples` usable passes of every arm, or a few more.
+
+    Replays that cannot be trusted are dropped and counted, not made again.
+
+    Args:
+        bench: with replays captured and warm.
+        recorder: attached for the duration of this call only.
+        capture: index of the capture whose replays are recorded.
+
+    Raises:
+        MeasurementError: records cannot be mapped, or no replay of an arm is whole.
+    """
+    usable = max(1, bench.study.passes - _EDGE_PASSES)
+    rounds = -(-bench.study.samples // usable)
+    draw = random.Random(f"{bench.study.seed}:recording")  # noqa: S311 (not a secret)
+    drops: Counter[tuple[str, str]] = Counter()
+    bench.progress.phase(f"recording with {recorder.name}", rounds)
+    bench.restart(hold=len(bench.arms))
+    with recorder.attached():
+        for first in range(0, rounds, _ROUNDS_A_BLOCK):
+            block = range(first, min(first + _ROUNDS_A_BLOCK, rounds))
+            recordings = recorder.record(_launches(bench, capture, block, draw))
+            drops.update(_keep(bench, recordings))
+            bench.writer.header.drops = [
+                Drop(arm=arm, replays=count, reason=reason)
+                for (arm, reason), count in sorted(drops.items())
+            ]
+            bench.progress.advance(len(block))
+    _refuse_empty(bench, drops, rounds)
+
+
+def _launches(
+    bench: Bench, capture: int, rounds: Iterable[int], draw: random.Random
+) -> list[Launch]:
+    launches = []
+    for index in rounds:
+        arms = list(bench.arms)
+        draw.shuffle(arms)
+        launches += [Launch(bench.longest(arm), arm, capture, index) for arm in arms]
+    return launches
+
+
+def _keep(bench: Bench, recordings: list[Recorded]) -> list[tuple[str, str]]:
+    """Add the whole replays to the run; (arm, reason) of each that is not."""
+    refuse_unmapped(recordings)
+    faults = [(recorded, fault(recorded)) for recorded in recordings]
+    good = [recorded for recorded, reason in faults if reason is None]
+    bench.writer.add_kernels(kernels(good))
+    return [
+        (recorded.launch.arm, reason)
+        for recorded, reason in faults
+        if reason is not None
+    ]
+
+
+def _refuse_empty(bench: Bench, drops: Counter[tuple[str, str]], rounds: int) -> None:
+    for arm in bench.arms:
+        reasons = {reason: n for (name, reason), n in drops.items() if name == arm}
+        if sum(reasons.values()) == rounds:
+            worst = max(reasons, key=lambda reason: reasons[reason])
+            msg = f"{arm}: none of {rounds} recorded replays is whole ({worst})"
+            raise MeasurementError(msg)
