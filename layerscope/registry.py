@@ -102,16 +102,16 @@ def load(name: str) -> BackendSpec:
 
 
 def check_switches(arm: Arm, backend: BackendSpec) -> list[str]:
-    """Every switch of `arm` that the backend does not have, or not with that value."""
+    """Why the backend cannot set the switches of `arm`; each reads on from its name."""
     known = {switch.name: switch.values for switch in backend.switches}
     reasons = []
     for name, value in arm.switches.items():
         if name not in known:
             names = ", ".join(known) or "none"
-            reasons.append(f"{backend.name} has no switch {name}; it has {names}")
+            reasons.append(f"has no switch {name}; it has {names}")
         elif value not in known[name]:
             allowed = ", ".join(known[name])
-            reasons.append(f"{backend.name}:{name} is one of {allowed}, not {value}")
+            reasons.append(f"needs {name} to be one of {allowed}, not {value}")
     return reasons
 
 

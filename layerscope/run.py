@@ -94,6 +94,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     status_reason: str = "still running, or its process was killed"
     recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
     decisions: list[Decision] = []
+    seconds: dict[str, float] = {}  # wall time of "weights" and of "study" after them
     builds: list[Build] = []
     numerics: list[NumericsCheck] = []
     distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers

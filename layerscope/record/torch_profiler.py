@@ -6,6 +6,7 @@ which gives the sequence of (region, kernel name); a replay must then show the s
 names in the same order, or it is not trusted.
 """
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,6 +89,7 @@ class TorchProfilerRecorder:
 
     def __init__(self, device: torch.device) -> None:
         """Record on `device`."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else each session fills stderr
         self._gpu = device.type == "cuda"
         self._expected: dict[Replay, list[Expected]] = {}
 

@@ -110,6 +110,11 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
     ]
     if builds:
         yield Fact("built", "; ".join(builds))
+    if header.seconds:
+        parts = [
+            f"{name} {format_number(s, 1)} s" for name, s in header.seconds.items()
+        ]
+        yield Fact("took", ", ".join(parts))
 
 
 def _samples(run: Run, measured: Measures) -> str:

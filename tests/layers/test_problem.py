@@ -209,6 +209,19 @@ def test_advance_changes_inputs_and_routing_and_wraps(moe: ModelShape) -> None:
         assert torch.equal(bias, problem.bias_pool[step])
         advance(problem)
     assert places == (hidden.data_ptr(), problem.step.data_ptr())
+
+
+def test_held_replays_share_their_step_after_a_restart(moe: ModelShape) -> None:
+    """With a hold of two every step comes twice, beginning with step 0."""
+    problem = make_problem(small(moe), ProblemOptions(passes=1, steps=2))
+    advance(problem)
+    restart(problem, hold=2)
+    steps = []
+    for _ in range(6):
+        advance(problem)
+        steps += problem.step.tolist()
+        assert torch.equal(problem.buffers[0].hidden, problem.inputs[steps[-1]])
+    assert steps == [0, 0, 1, 1, 0, 0]
     assert not torch.equal(problem.inputs[0], problem.inputs[1])
 
 

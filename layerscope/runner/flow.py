@@ -81,9 +81,15 @@ def profile(study: Study, options: RunnerOptions) -> Run:
     check_memory(device, estimate_bytes(study.spec, study.passes, study.steps))
     writer = RunWriter(options.output, header)
     with _partial_on_failure(writer), torch.no_grad():
+        began_s = time.monotonic()
         problem = _make_problem(study, device, options)
+        made_s = time.monotonic()
         bench = open_bench(study, problem, writer, options.progress)
         _measure(bench, recorder)
+        header.seconds = {
+            "weights": round(made_s - began_s, 1),
+            "study": round(time.monotonic() - made_s, 1),
+        }
         return writer.finish("complete")
 
 

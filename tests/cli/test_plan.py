@@ -1,0 +1,186 @@
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from layerscope import registry
+from layerscope.cli.options import ProfileOptions
+from layerscope.cli.plan import plan
+from layerscope.errors import BackendError, InputError
+from layerscope.layers.presets import preset
+from layerscope.layers.spec import DType, LayerSpec, Routing
+from layerscope.plugin import BackendSpec
+from layerscope.study import Arm, Study
+
+CPU = torch.device("cpu")
+GPU = torch.device("cuda", 0)
+
+
+def refusal(options: ProfileOptions) -> str:
+    """The message with which `options` are refused on a CPU."""
+    with pytest.raises(InputError) as caught:
+        plan(options, CPU)
+    return str(caught.value)
+
+
+def test_defaults_on_a_cpu() -> None:
+    """A laptop measures a small layer in fp32 that it runs in seconds."""
+    planned = plan(ProfileOptions(arms="reference"), CPU)
+    assert planned.study == Study(
+        spec=LayerSpec(
+            model=preset("tiny-moe"),
+            dtype=DType.FLOAT32,
+            weight_dtype=DType.FLOAT32,
+            context=512,
+        ),
+        arms=(Arm(backend="reference"),),
+        lengths=(8,),
+    )
+    assert planned.device == "cpu"
+    assert planned.model_folder is None
+    folder, name = planned.output.parts
+    assert folder == "layerscope-runs"
+    assert re.fullmatch(r"\d{8}-\d{6}-tiny-moe", name)
+
+
+def test_defaults_on_a_gpu() -> None:
+    """A GPU measures a real layer in bf16 at three lengths."""
+    planned = plan(ProfileOptions(arms="reference"), GPU)
+    assert planned.study == Study(
+        spec=LayerSpec(model=preset("qwen3-30b-a3b"), context=8192),
+        arms=(Arm(backend="reference"),),
+        lengths=(8, 16, 24),
+    )
+    assert planned.device == "cuda"
+
+
+def test_every_option_reaches_the_study() -> None:
+    """What the user says replaces each default."""
+    options = ProfileOptions(
+        model="qwen3-30b-a3b",
+        layer=3,
+        arms="reference,fused:pdl=stock",
+        requests=2,
+        draft_tokens=3,
+        context=100,
+        page_size=32,
+        tp=2,
+        shard_shaped=True,
+        routing=Routing.CORRELATED,
+        dtype=DType.BFLOAT16,
+        weights=DType.FLOAT8_E4M3,
+        samples=400,
+        passes=12,
+        captures=2,
+        seed=7,
+        time_budget=5.0,
+        output=Path("here"),
+    )
+    planned = plan(options, GPU)
+    assert planned.output == Path("here")
+    assert planned.study == Study(
+        spec=LayerSpec(
+            model=preset("qwen3-30b-a3b"),
+            layer=3,
+            dtype=DType.BFLOAT16,
+            weight_dtype=DType.FLOAT8_E4M3,
+            requests=2,
+            draft_tokens=3,
+            context=100,
+            page_size=32,
+            tp=2,
+            shard_shaped=True,
+            routing=Routing.CORRELATED,
+        ),
+        arms=(
+            Arm(backend="reference"),
+            Arm(backend="fused", switches={"pdl": "stock"}),
+        ),
+        seed=7,
+        samples=400,
+        lengths=(4, 8, 12),
+        captures=2,
+        time_budget_s=5.0,
+    )
+
+
+def test_a_dtype_is_that_of_the_weights_too() -> None:
+    """Weights follow the activations unless they are told not to."""
+    spec = plan(ProfileOptions(arms="a", dtype=DType.BFLOAT16), CPU).study.spec
+    assert spec.weight_dtype is DType.BFLOAT16
+
+
+def test_all_that_is_out_of_range_is_told_at_once() -> None:
+    """Every bad number is named in the same line."""
+    assert refusal(ProfileOptions(samples=0, captures=0, passes=2, time_budget=0)) == (
+        "--samples is 0, and must be at least 1; "
+        "--captures is 0, and must be at least 1; "
+        "--passes is 2, and must be at least 3; "
+        "--time-budget must be more than 0 seconds"
+    )
+
+
+def test_ranks_need_gpus_or_a_shard() -> None:
+    """Several real ranks cannot be measured yet; the shard is offered."""
+    assert refusal(ProfileOptions(tp=4)) == (
+        "--tp 4 needs 4 GPUs, which cannot be measured yet; "
+        "add --shard-shaped to measure one rank's slice on one GPU"
+    )
+
+
+def test_an_unknown_model_lists_the_presets() -> None:
+    """A name that is neither preset nor folder gets the names there are."""
+    message = refusal(ProfileOptions(model="qwen3-30b-a3"))
+    assert "did you mean qwen3-30b-a3b?" in message
+
+
+def test_a_preset_wins_over_a_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder called like a preset is only read when written as a path."""
+    (tmp_path / "tiny-moe").mkdir()
+    monkeypatch.chdir(tmp_path)
+    planned = plan(ProfileOptions(model="tiny-moe", arms="a"), CPU)
+    assert planned.model_folder is None
+    assert "config.json" in refusal(ProfileOptions(model="./tiny-moe", arms="a"))
+
+
+def test_a_missing_model_folder_is_named() -> None:
+    """A path that leads nowhere is named in the error."""
+    assert "nowhere/model" in refusal(ProfileOptions(model="nowhere/model"))
+
+
+def test_a_layer_out_of_range_names_the_range() -> None:
+    """Layers are counted from 0, and the error says how many there are."""
+    assert refusal(ProfileOptions(layer=4, arms="a")) == (
+        "layer 4 is out of range: tiny-moe has layers 0 to 3"
+    )
+
+
+def test_backends_that_fit_join_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --arms every fitting backend is measured, the others with reasons."""
+    reference = registry.load("reference")
+
+    def load(name: str) -> BackendSpec:
+        if name == "broken":
+            msg = "backend broken cannot be imported"
+            raise BackendError(msg)
+        covers = reference.covers if name == "fits" else {}
+        return BackendSpec(
+            name=name,
+            api_version=reference.api_version,
+            summary="",
+            covers=covers,
+            build=reference.build,
+        )
+
+    names = ("broken", "elsewhere", "fits", "reference")
+    monkeypatch.setattr(registry, "discover", lambda: dict.fromkeys(names))
+    monkeypatch.setattr(registry, "load", load)
+    planned = plan(ProfileOptions(), CPU)
+    assert planned.study.arms == (Arm(backend="reference"), Arm(backend="fits"))
+    assert planned.left_out == (
+        "broken: backend broken cannot be imported",
+        "elsewhere: covers , not qwen3_moe",
+    )

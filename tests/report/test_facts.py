@@ -1,0 +1,155 @@
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from layerscope.environment import DeviceFacts
+from layerscope.report import build_report
+from layerscope.run import Drop, Run
+from tests import handmade
+
+
+def facts(run: Run) -> dict[str, str]:
+    """The header of the report of `run`."""
+    return {fact.label: fact.text for fact in build_report(run).facts}
+
+
+def with_spec(**changes: Any) -> Run:  # noqa: ANN401 (any field of the spec)
+    """The hand-made run of another spec."""
+    study = handmade.study()
+    spec = msgspec.structs.replace(study.spec, **changes)
+    return handmade.run(study=msgspec.structs.replace(study, spec=spec))
+
+
+def on_cpu() -> Run:
+    """The hand-made run, had it been made on a CPU."""
+    device = DeviceFacts(type="cpu", name="Paper CPU", processors=2)
+    environment = msgspec.structs.replace(handmade.environment(), device=device)
+    study = msgspec.structs.replace(handmade.study(), lengths=(8,))
+    run = handmade.run(environment=environment, study=study, recorder="torch.profiler")
+    clocks = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw")
+    samples = run.samples.filter(pl.col("passes") == 8).with_columns(
+        pl.lit(None, pl.Int64).alias(name) for name in (*clocks, "throttle_reasons")
+    )
+    return replace(run, samples=samples)
+
+
+def test_the_whole_header() -> None:
+    """Every fact of the hand-made run, in reading order."""
+    assert facts(handmade.run()) == {
+        "device": "Paper GPU, sm_90, 132 SMs, 80.00 GB",
+        "driver": "580.1, CUDA 13.0",
+        "software": "layerscope 0.1.0, torch 2.11.0",
+        "model": "paper-moe, layer 0 of 2",
+        "step": "6 rows = 1 request × (1 + 5 draft tokens), context 512, "
+        "KV pages of 16",
+        "types": "bfloat16 activations, bfloat16 weights",
+        "ranks": "1, the whole layer",
+        "routing": "pinned, uniform; 5 to 7 of 8 experts a pass, mean 6.0",
+        "replays": "of 8, 16, 24 passes in one graph; a pass is the slope",
+        "samples": "reference 864 passes in 18 rounds (effective 18), "
+        "fused 864 passes in 18 rounds (effective 18), "
+        "reference (A/A) 864 passes in 18 rounds (effective 18); 3 captures an arm",
+        "recorder": "cupti",
+        "numerics": "relative error and bound: fused 0.004 of 0.02",
+        "built": "fused 1.5 s, 1.000 MB",
+        "noise floor": "100 ns (0.25 % of the layer), from reference (A/A)",
+        "linearity": "middle length off the line by 0 ns (0.00 %) a pass at most "
+        "(fused), within the noise floor",
+        "observer effect": "reference +1.000 µs (+2.50 %), +333 ns a kernel; "
+        "fused +500 ns (+1.67 %), +167 ns a kernel; "
+        "reference (A/A) +900 ns (+2.24 %), +300 ns a kernel",
+        "anchors again": "largest shift after profiling 0 ns (0.00 %) (fused)",
+        "clocks": "SM 1,980 (1,980 … 1,980) MHz, memory 3,201 (3,201 … 3,201) MHz "
+        "(median, lowest … highest)",
+        "heat": "up to 40 °C, up to 300 W; throttled by: nothing",
+        "dropped replays": "none",
+    }
+
+
+def test_a_cpu_says_that_it_has_no_graphs() -> None:
+    """On a CPU arms run as they are, and nothing is told of clocks or a driver."""
+    found = facts(on_cpu())
+    assert found["device"] == "Paper CPU, 2 threads, CPU"
+    assert found["replays"] == (
+        "of 8 passes; a CPU has no graphs: arms run as they are, and operators are "
+        "the kernels"
+    )
+    assert {"driver", "clocks", "heat", "linearity"}.isdisjoint(found)
+
+
+def test_a_shard_is_labelled() -> None:
+    """A slice of one rank never passes for N real ranks."""
+    run = with_spec(tp=4, shard_shaped=True)
+    assert facts(run)["ranks"] == (
+        "shard-shaped: slice of one rank of 4, communication left out"
+    )
+    assert "shard-shaped: the all-reduce between ranks is in no figure" in (
+        build_report(run).notes
+    )
+    assert facts(with_spec(tp=4))["ranks"] == "4, real"
+
+
+def test_several_requests() -> None:
+    """Rows are requests times the tokens that each verifies."""
+    assert facts(with_spec(requests=2, draft_tokens=3))["step"].startswith(
+        "8 rows = 2 requests × (1 + 3 draft tokens), "
+    )
+
+
+def test_drops_are_counted() -> None:
+    """Replays that were thrown away are counted with their reason."""
+    run = handmade.run(drops=[Drop(arm="fused", replays=3, reason="a node is missing")])
+    assert facts(run)["dropped replays"] == "3 of fused: a node is missing"
+
+
+def test_a_bent_line_is_called_so() -> None:
+    """A middle length that is off by more than the noise floor is beyond it."""
+    run = handmade.run()
+    bend = pl.when(pl.col("passes") == 16).then(1_600).otherwise(0)
+    samples = run.samples.with_columns(duration_ns=pl.col("duration_ns") + bend)
+    # 1,600 ns over the 8 passes between the shortest and the middle length
+    assert facts(replace(run, samples=samples))["linearity"] == (
+        "middle length off the line by +200 ns (+0.50 %) a pass at most (fused), "
+        "beyond the noise floor"
+    )
+
+
+def test_an_unknown_noise_floor_is_called_so() -> None:
+    """Without A/A rounds no number is given for the noise."""
+    run = handmade.run()
+    samples = run.samples.filter(pl.col("arm") != "reference (A/A)")
+    found = facts(replace(run, samples=samples))
+    assert found["noise floor"] == "unknown: too few rounds of the A/A arm"
+
+
+def test_nothing_measured_is_told_as_nothing() -> None:
+    """A run without any sample still says what would have been measured."""
+    run = handmade.run(numerics=[], builds=[], distinct_experts=[], recorder="")
+    empty = replace(run, samples=run.samples.clear(), kernels=run.kernels.clear())
+    found = facts(empty)
+    assert found["samples"] == "none"
+    assert found["recorder"] == "none"
+    assert found["routing"] == "pinned, uniform"
+    assert {"numerics", "built", "observer effect", "anchors again"}.isdisjoint(found)
+
+
+@pytest.mark.parametrize(
+    ("bits", "text"),
+    [
+        (0x1, "nothing"),
+        (0x5, "software power cap"),
+        (0x60, "software thermal slowdown, hardware thermal slowdown"),
+        (0x8000, "unknown reason 0x8000"),
+    ],
+)
+def test_throttle_reasons_are_words(bits: int, text: str) -> None:
+    """NVML's bits are named; idling is no throttling; an unknown bit is not lost."""
+    run = handmade.run()
+    samples = run.samples.with_columns(throttle_reasons=pl.lit(bits, pl.Int64))
+    throttled = replace(run, samples=samples)
+    assert facts(throttled)["heat"].endswith(f"; throttled by: {text}")
+    is_warned = f"the clock was held down: {text}" in build_report(throttled).warnings
+    assert is_warned == (text != "nothing")

@@ -1,0 +1,234 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+from torch import Tensor
+
+from layerscope.graphs.eager import EagerPlayer
+from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
+from layerscope.layers.families import required_bytes
+from layerscope.layers.problem import ProblemOptions, make_problem
+from layerscope.layers.reference import BACKEND
+from layerscope.layers.spec import DType, Family, LayerSpec
+from layerscope.nvml import Clocks
+from layerscope.plugin import Step
+from layerscope.progress import SilentProgress
+from layerscope.regions import Mark, Region, observing
+from layerscope.registry import Dispatched
+from layerscope.run import Build, Decision, RunWriter
+from layerscope.runner import bench as benches
+from layerscope.runner.bench import Bench, open_bench, required_per_region
+from layerscope.study import Arm, Study
+from tests import handmade
+from tests.runner import fakes
+from tests.runner.fakes import AGAIN
+
+LAYER = (Region.ATTENTION, Region.O_PROJ_ALL_REDUCE, Region.MOE)
+
+
+@dataclass
+class Diary:
+    """A step, and an observer, that write down what happens."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def run(self, region: Region, pass_index: int) -> None:
+        """Write the region and the pass."""
+        self.lines.append(f"run {region} {pass_index}")
+
+    def expert_ids(self, pass_index: int) -> Tensor | None:  # noqa: ARG002
+        """No experts."""
+        return None
+
+    def touched_bytes(self, region: Region) -> int | None:  # noqa: ARG002
+        """No bytes."""
+        return None
+
+    def opened(self, mark: Mark) -> None:
+        """Write a plus."""
+        self.lines.append(f"+ {mark.kind} {mark.name}")
+
+    def closed(self, mark: Mark) -> None:
+        """Write a minus."""
+        self.lines.append(f"- {mark.kind} {mark.name}")
+
+
+class NotedReplay:
+    """A replay that writes down launches and its end."""
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+    def __init__(self, body: Body, passes: int, lines: list[str]) -> None:
+        self.body = body
+        self.passes = passes
+        self._lines = lines
+
+    def launch(self) -> None:
+        """Write a launch."""
+        self._lines.append(f"launch {self.passes}")
+
+    def close(self) -> None:
+        """Write the end."""
+        self._lines.append(f"close {self.passes}")
+
+
+@dataclass
+class NotedPlayer:
+    """A player that writes down captures and waits."""
+
+    lines: list[str]
+
+    def capture(self, body: Body, passes: int) -> Replay:
+        """Write a capture."""
+        self.lines.append(f"capture {passes}")
+        return NotedReplay(body, passes, self.lines)
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """Nothing is timed here."""
+        raise AssertionError(replays)
+
+    def wait(self) -> None:
+        """Write that all is done."""
+        self.lines.append("wait")
+
+
+def scripted(folder: Path, of: Study | None = None) -> Bench:
+    """A bench whose replays are never timed."""
+    return fakes.bench(of or fakes.study(), folder / "run", lambda *_: 1)
+
+
+def test_a_replay_is_the_head_and_then_the_passes_region_by_region(
+    tmp_path: Path,
+) -> None:
+    """Every part runs inside the mark of its pass and region."""
+    diary = Diary()
+    bench = scripted(tmp_path)
+    bench.head = lambda: diary.lines.append("head")
+    steps: dict[Region, Step] = dict.fromkeys(LAYER, diary)
+    bench.arms["fused"] = fakes.dispatched(fakes.FUSED, steps)
+    with observing(diary):
+        bench.body("fused")(2)
+    expected = ["+ region other", "head", "- region other"]
+    for index in range(2):
+        expected.append(f"+ pass {index}")
+        for name in ("attention", "o_proj_all_reduce", "moe"):
+            run = f"run {name} {index}"
+            expected += [f"+ region {name}", run, f"- region {name}"]
+        expected.append(f"- pass {index}")
+    assert diary.lines == expected
+
+
+def test_a_capture_replaces_every_replay_and_warms_the_new_ones(
+    tmp_path: Path,
+) -> None:
+    """All arms at all lengths, each launched three times before anything is timed."""
+    bench, lines = scripted(tmp_path), list[str]()
+    bench.player = NotedPlayer(lines)
+    bench.replays.clear()
+    bench.capture()
+    first = ["capture 1", "capture 2"] * 3 + (["launch 1"] * 3 + ["launch 2"] * 3) * 3
+    assert lines == ["wait", *first, "wait"]
+    assert list(bench.replays) == [
+        (arm, length) for arm in ("reference", "fused", AGAIN) for length in (1, 2)
+    ]
+    assert bench.longest("fused") is bench.replays["fused", 2]
+    lines.clear()
+    bench.capture()
+    assert lines == ["wait", *["close 1", "close 2"] * 3, *first, "wait"]
+    bench.release()
+    assert bench.replays == {}
+
+
+@pytest.mark.parametrize(
+    ("hold", "steps"), [(1, [0, 1, 0, 1, 0, 1]), (2, [0, 0, 1, 1, 0, 0])]
+)
+def test_steps_are_counted_as_the_device_counts_them(
+    tmp_path: Path, hold: int, steps: list[int]
+) -> None:
+    """Replays in a row share a step, and the steps come round again."""
+    bench = scripted(tmp_path)
+    for _ in range(2):
+        bench.restart(hold)
+        counted, seen = [], []
+        for _ in steps:
+            bench.longest("fused").launch()
+            seen.append(int(bench.problem.step))
+            counted.append(bench.next_step())
+        assert seen == counted == steps
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Bench:
+    """A bench of two arms that were built without being asked for anything."""
+    study = fakes.study()
+    writer = RunWriter(tmp_path / "run", handmade.header(study=study))
+
+    def dispatch(arm: Arm, _: object) -> Dispatched:
+        chosen = [
+            Decision(arm=arm.name, region=region, backend=arm.backend)
+            for region in LAYER
+        ]
+        build = Build(arm=arm.name, seconds=1.5, device_bytes=len(arm.name))
+        steps: dict[Region, Step] = dict.fromkeys(LAYER, Diary())
+        return Dispatched(arm, BACKEND, steps, tuple(chosen), build)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(benches, "dispatch", dispatch)
+        return open_bench(study, fakes.problem(study), writer, SilentProgress())
+
+
+def test_an_open_bench_has_every_arm_and_tells_the_run_what_was_built(
+    opened: Bench,
+) -> None:
+    """Builds and decisions are those of the study's arms, in their order."""
+    assert list(opened.arms) == ["reference", "fused", AGAIN]
+    assert opened.arms[AGAIN] is opened.arms["reference"]
+    header = opened.writer.header
+    assert header.builds == [
+        Build(arm="reference", seconds=1.5, device_bytes=9),
+        Build(arm="fused", seconds=1.5, device_bytes=5),
+    ]
+    assert [(d.arm, d.region) for d in header.decisions] == [
+        (arm, region) for arm in ("reference", "fused") for region in LAYER
+    ]
+    assert isinstance(opened.player, EagerPlayer)
+    assert opened.clocks.read() == Clocks()
+
+
+def test_the_bytes_of_a_replay_follow_from_its_experts(opened: Bench) -> None:
+    """The first passes together, with the experts that the step drew for each."""
+    spec, header = opened.problem.spec, opened.writer.header
+    assert len(header.distinct_experts) == opened.study.steps
+    table = []
+    for counts in header.distinct_experts:
+        one, two = (sum(required_bytes(spec, n).values()) for n in counts)
+        table.append([one, one + two])
+    assert opened.required == table
+
+
+def test_required_bytes_of_a_region_are_a_mean_over_the_draw(opened: Bench) -> None:
+    """Only the experts' region depends on it; the mean is rounded down."""
+    spec = opened.problem.spec
+    drawn = [n for row in opened.writer.header.distinct_experts for n in row]
+    moe = [required_bytes(spec, n)[Region.MOE] for n in drawn]
+    fixed = required_bytes(spec, drawn[0])
+    assert required_per_region(opened.problem) == {
+        Region.ATTENTION: fixed[Region.ATTENTION],
+        Region.O_PROJ_ALL_REDUCE: fixed[Region.O_PROJ_ALL_REDUCE],
+        Region.MOE: sum(moe) // len(moe),
+    }
+
+
+def test_a_dense_layer_needs_the_same_bytes_at_every_step() -> None:
+    """Nothing is drawn, so every pass adds the same."""
+    model = msgspec.structs.replace(
+        handmade.model(), family=Family.LLAMA, experts=0, mlp_size=64
+    )
+    spec = LayerSpec(model=model, dtype=DType.FLOAT32, context=16)
+    problem = make_problem(spec, ProblemOptions(passes=3, steps=2))
+    one = sum(required_bytes(spec, None).values())
+    assert benches._required(problem) == [[one, 2 * one, 3 * one]] * 2
+    assert required_per_region(problem) == required_bytes(spec, None)

@@ -1,0 +1,113 @@
+from threading import Thread
+
+import pytest
+
+from layerscope.regions import Mark, Region, layer_pass, observing, region
+
+
+class Diary:
+    """An observer that writes down what it is told."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.marks: list[Mark] = []
+
+    def opened(self, mark: Mark) -> None:
+        """Write a plus."""
+        self.marks.append(mark)
+        self.lines.append(f"{self.name}+{mark.name}")
+
+    def closed(self, mark: Mark) -> None:
+        """Write a minus."""
+        self.lines.append(f"{self.name}-{mark.name}")
+
+
+def test_labels_are_read_back_as_the_marks_they_were_made_from() -> None:
+    """A mark's label gives the mark again; the text of others gives None."""
+    assert Mark("region", "moe").label == "layerscope:region:moe"
+    assert Mark.from_label("layerscope:region:moe") == Mark("region", "moe")
+    assert Mark.from_label("layerscope:arm:a:b=c") == Mark("arm", "a:b=c")
+    assert Mark.from_label("aten::add") is None
+
+
+def test_observers_see_marks_open_and_close_in_nesting_order() -> None:
+    """Passes and regions are told as they open, and closed in reverse."""
+    diary = Diary()
+    with observing(diary):
+        with layer_pass(3):
+            with region(Region.ATTENTION):
+                pass
+            with region("moe"):
+                pass
+        with region(Region.OTHER):
+            pass
+    assert diary.lines == [
+        *("+3", "+attention", "-attention", "+moe", "-moe", "-3"),
+        *("+other", "-other"),
+    ]
+
+
+def test_observers_are_told_of_the_kind_of_a_mark() -> None:
+    """A pass and a region of the same name would still be told apart."""
+    diary = Diary()
+    with observing(diary), layer_pass(0), region(Region.MLP):
+        pass
+    assert diary.marks == [Mark("pass", "0"), Mark("region", "mlp")]
+
+
+def test_inner_observers_join_outer_ones_and_leave_first() -> None:
+    """Both see a mark and close in reverse; after the block only the outer does."""
+    lines: list[str] = []
+    outer, inner = Diary("outer"), Diary("inner")
+    outer.lines = inner.lines = lines
+    with observing(outer):
+        with observing(inner), region(Region.MOE):
+            pass
+        with region(Region.MLP):
+            pass
+    assert lines == [
+        *("outer+moe", "inner+moe", "inner-moe", "outer-moe"),
+        *("outer+mlp", "outer-mlp"),
+    ]
+
+
+def test_marks_close_when_the_block_fails() -> None:
+    """An error inside a region closes its mark and goes on; the observer leaves too."""
+    diary = Diary()
+
+    def fail() -> None:
+        with observing(diary), region(Region.MOE):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with region(Region.MLP):
+        pass
+    assert diary.lines == ["+moe", "-moe"]
+
+
+def test_other_threads_are_not_observed() -> None:
+    """An observer belongs to the thread that installed it."""
+    diary = Diary()
+
+    def elsewhere() -> None:
+        with region(Region.MOE):
+            pass
+
+    with observing(diary):
+        thread = Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert diary.lines == []
+
+
+def test_nothing_is_made_when_no_one_observes() -> None:
+    """Unobserved marks are all the same empty context."""
+    assert region(Region.MOE) is region(Region.MLP) is layer_pass(0)
+
+
+def test_unknown_regions_are_refused_even_unobserved() -> None:
+    """A misspelt region fails at once, not only under a profiler."""
+    with pytest.raises(ValueError, match="'moee' is not a valid Region"):
+        region("moee")

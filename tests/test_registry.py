@@ -1,0 +1,302 @@
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torch import Tensor
+
+from layerscope import registry
+from layerscope.errors import BackendError, InputError
+from layerscope.layers.problem import Problem, ProblemOptions, make_problem
+from layerscope.layers.reference import BACKEND, ReferenceBuilt, ReferenceStep
+from layerscope.layers.spec import DType, Family, LayerSpec
+from layerscope.plugin import (
+    API_VERSION,
+    ENTRY_POINT_GROUP,
+    BackendSpec,
+    BuildContext,
+    StepShape,
+    Switch,
+)
+from layerscope.regions import Region
+from layerscope.run import Decision
+from layerscope.study import Arm
+from tests import handmade
+
+ALL = (Region.ATTENTION, Region.O_PROJ_ALL_REDUCE, Region.MOE)
+
+
+class PaperStep:
+    """A step that does nothing."""
+
+    def run(self, region: Region, pass_index: int) -> None:
+        """Enqueue nothing."""
+
+    def expert_ids(self, pass_index: int) -> Tensor | None:  # noqa: ARG002
+        """No experts."""
+        return None
+
+    def touched_bytes(self, region: Region) -> int | None:  # noqa: ARG002
+        """No bytes."""
+        return None
+
+
+class PaperBuilt:
+    """Built from a context that a test may look at; declines steps above `max_rows`."""
+
+    device_bytes = 1_000
+
+    def __init__(self, context: BuildContext, max_rows: int) -> None:
+        self.context = context
+        self.step = PaperStep()
+        self._max_rows = max_rows
+
+    def plan(self, shape: StepShape) -> PaperStep | None:
+        """The one step, or None."""
+        return self.step if shape.rows <= self._max_rows else None
+
+
+def paper(
+    covers: Mapping[Family, tuple[Region, ...]] | None = None,
+    built: list[PaperBuilt] | None = None,
+    *,
+    max_rows: int = 64,
+    api_version: int = API_VERSION,
+) -> BackendSpec:
+    """A backend on paper with two switches; what it builds is added to `built`."""
+
+    def build(context: BuildContext) -> PaperBuilt:
+        made = PaperBuilt(context, max_rows)
+        if built is not None:
+            built.append(made)
+        return made
+
+    return BackendSpec(
+        name="paper",
+        api_version=api_version,
+        summary="a backend on paper",
+        covers={Family.QWEN3_MOE: ALL} if covers is None else covers,
+        build=build,
+        switches=(
+            Switch(name="pdl", values=("on", "off", "stock"), toggles="launch"),
+            Switch(name="split", values=("1", "2"), toggles="split of the KV"),
+        ),
+    )
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Make entry points of (name, target), and the modules that hold objects."""
+
+    def install(*entries: tuple[str, str], **modules: object) -> None:
+        found = [EntryPoint(*entry, ENTRY_POINT_GROUP) for entry in entries]
+
+        def entry_points(*, group: str) -> list[EntryPoint]:
+            assert group == "layerscope.backends"
+            return found
+
+        monkeypatch.setattr(registry, "entry_points", entry_points)
+        for name, held in modules.items():
+            monkeypatch.setitem(sys.modules, name, SimpleNamespace(BACKEND=held))
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    spec = LayerSpec(model=handmade.model(), dtype=DType.FLOAT32, context=16)
+    return make_problem(spec, ProblemOptions(passes=2, steps=2))
+
+
+def test_the_reference_is_known_without_any_distribution(install: Install) -> None:
+    """A checkout that was never installed measures too."""
+    install()
+    assert list(registry.discover()) == ["reference"]
+    assert registry.load("reference") is BACKEND
+
+
+def test_backends_are_listed_by_name_and_none_is_imported(install: Install) -> None:
+    """Listing shows a backend whose import would fail."""
+    install(("zeta", "no_such_module:BACKEND"), ("alpha", "nor_this_one:BACKEND"))
+    assert list(registry.discover()) == ["alpha", "reference", "zeta"]
+
+
+def test_a_backend_installed_twice_from_one_place_is_one(install: Install) -> None:
+    """The distribution of layerscope offers the reference as well."""
+    install(("reference", "layerscope.layers.reference:BACKEND"))
+    assert list(registry.discover()) == ["reference"]
+
+
+def test_two_backends_of_one_name_are_an_error_naming_both(install: Install) -> None:
+    """None of the two is measured under the other's name."""
+    install(("fused", "ours.fused:BACKEND"), ("fused", "theirs.fused:BACKEND"))
+    with pytest.raises(BackendError) as raised:
+        registry.discover()
+    assert str(raised.value) == (
+        "two backends are called fused: ours.fused:BACKEND and theirs.fused:BACKEND; "
+        "uninstall one of them"
+    )
+
+
+def test_no_one_replaces_the_reference(install: Install) -> None:
+    """The name of the fallback is taken."""
+    install(("reference", "theirs:BACKEND"))
+    with pytest.raises(BackendError, match="two backends are called reference"):
+        registry.load("reference")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("fussed", "did you mean fused? "), ("quite-another", "")]
+)
+def test_an_unknown_arm_is_answered_with_those_there_are(
+    install: Install, name: str, hint: str
+) -> None:
+    """The closest name is suggested where one is close."""
+    install(("fused", "ours:BACKEND"))
+    with pytest.raises(InputError) as raised:
+        registry.load(name)
+    assert str(raised.value) == (
+        f"unknown arm {name!r}; {hint}backends here: fused, reference"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("import no_such_module_here", "ModuleNotFoundError: No module named"),
+        ("", "AttributeError: .*BACKEND"),
+        ("BACKEND = (", "SyntaxError: "),
+        ("raise RuntimeError('no driver')", "RuntimeError: no driver"),
+        ("raise OSError('libfused.so')", "OSError: libfused.so"),
+        (
+            "from layerscope.plugin import BackendSpec as B; BACKEND = B(waits=())",
+            "TypeError: .*unexpected keyword argument 'waits'",
+        ),
+    ],
+)
+def test_a_backend_that_cannot_be_imported_is_one_line_with_the_cause(
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    cause: str,
+) -> None:
+    """A broken plugin does not end layerscope with the plugin's traceback."""
+    (tmp_path / "broken_backend.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_backend", raising=False)
+    install(("fused", "broken_backend:BACKEND"))
+    begin = r"backend fused \(broken_backend:BACKEND\) cannot be imported: "
+    with pytest.raises(BackendError, match=begin + cause):
+        registry.load("fused")
+
+
+def test_a_backend_of_another_contract_is_refused(install: Install) -> None:
+    """Both versions are told."""
+    install(("fused", "fused_next:BACKEND"), fused_next=paper(api_version=2))
+    with pytest.raises(BackendError) as raised:
+        registry.load("fused")
+    assert str(raised.value) == (
+        "backend fused speaks contract version 2, this layerscope version 1; "
+        "install a matching release"
+    )
+
+
+def test_what_is_no_backend_is_refused(install: Install) -> None:
+    """An entry point may name anything."""
+    install(("fused", "fused_what:BACKEND"), fused_what=paper)
+    with pytest.raises(BackendError, match=r"\(fused_what:BACKEND\) is not a Backend"):
+        registry.load("fused")
+
+
+def test_switches_that_exist_are_no_reason_against_an_arm() -> None:
+    """Any allowed value, and those that are not set."""
+    assert registry.check_switches(Arm(backend="paper"), paper()) == []
+    arm = Arm(backend="paper", switches={"pdl": "stock", "split": "2"})
+    assert registry.check_switches(arm, paper()) == []
+
+
+def test_every_wrong_switch_is_a_reason() -> None:
+    """Unknown names and unknown values, all at once."""
+    switches = {"pdl": "maybe", "early": "on", "split": "1"}
+    assert registry.check_switches(
+        Arm(backend="paper", switches=switches), paper()
+    ) == [
+        "needs pdl to be one of on, off, stock, not maybe",
+        "has no switch early; it has pdl, split",
+    ]
+    assert registry.check_switches(
+        Arm(backend="reference", switches={"pdl": "on"}), BACKEND
+    ) == ["has no switch pdl; it has none"]
+
+
+def dispatched(
+    install: Install, problem: Problem, backend: BackendSpec
+) -> registry.Dispatched:
+    """`backend` as arm ``paper:split=2`` on `problem`."""
+    install(("paper", "paper_backend:BACKEND"), paper_backend=backend)
+    return registry.dispatch(Arm(backend="paper", switches={"split": "2"}), problem)
+
+
+def test_a_backend_that_covers_a_layer_runs_all_of_it(
+    install: Install, problem: Problem
+) -> None:
+    """It is built once, from the problem and the arm's switches."""
+    built: list[PaperBuilt] = []
+    found = dispatched(install, problem, paper(built=built))
+    (made,) = built
+    assert made.context == BuildContext(problem=problem, switches={"split": "2"})
+    assert found.steps == dict.fromkeys(ALL, made.step)
+    assert found.decisions == tuple(
+        Decision(arm="paper:split=2", region=region, backend="paper") for region in ALL
+    )
+    assert (found.build.arm, found.build.device_bytes) == ("paper:split=2", 1_000)
+
+
+def test_regions_that_are_not_covered_fall_back_one_by_one(
+    install: Install, problem: Problem
+) -> None:
+    """Each decision says who runs the region, and why where it is the fallback."""
+    built: list[PaperBuilt] = []
+    covers = {Family.QWEN3_MOE: (Region.O_PROJ_ALL_REDUCE,)}
+    found = dispatched(install, problem, paper(covers, built))
+    assert found.steps[Region.O_PROJ_ALL_REDUCE] is built[0].step
+    assert isinstance(found.steps[Region.ATTENTION], ReferenceStep)
+    assert found.steps[Region.MOE] is found.steps[Region.ATTENTION]
+    why = "paper does not cover it"
+    assert [(d.region, d.backend, d.reason) for d in found.decisions] == [
+        ("attention", "reference", why),
+        ("o_proj_all_reduce", "paper", ""),
+        ("moe", "reference", why),
+    ]
+    assert found.build.device_bytes > 1_000
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [
+        (paper(max_rows=5), "paper declined this step"),
+        (paper({Family.LLAMA: ALL}), "paper does not cover it"),
+    ],
+)
+def test_a_backend_that_runs_nothing_leaves_all_to_the_fallback(
+    install: Install, problem: Problem, backend: BackendSpec, why: str
+) -> None:
+    """It declined the step (of six rows), or does not know the family."""
+    found = dispatched(install, problem, backend)
+    assert {type(step) for step in found.steps.values()} == {ReferenceStep}
+    assert [(d.backend, d.reason) for d in found.decisions] == [("reference", why)] * 3
+
+
+def test_a_fallback_that_declines_is_a_bug_that_is_told(
+    install: Install, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No region is left without anyone to run it."""
+    monkeypatch.setattr(ReferenceBuilt, "plan", lambda *_: None)
+    with pytest.raises(BackendError, match="fallback reference declined the step"):
+        dispatched(install, problem, paper({}))

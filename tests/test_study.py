@@ -1,0 +1,102 @@
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerscope.layers.spec import LayerSpec
+from layerscope.study import MIN_ROUNDS, Arm, Slot, Study, order
+from tests import handmade
+
+A, B = Arm(backend="a"), Arm(backend="b")
+
+
+def study(seed: int = 0, samples: int = 800, captures: int = 3) -> Study:
+    """Two arms, two lengths."""
+    return Study(
+        spec=LayerSpec(model=handmade.model()),
+        arms=(A, B),
+        seed=seed,
+        samples=samples,
+        lengths=(2, 4),
+        captures=captures,
+    )
+
+
+def rounds(of: Study, capture: int, count: int) -> list[list[Slot]]:
+    """The first rounds of a capture."""
+    return list(islice(order(of, capture), count))
+
+
+def test_arms_are_named_by_backend_switches_and_whether_again() -> None:
+    """The name is what reports show and what samples are labelled with."""
+    arm = Arm(backend="fused", switches={"pdl": "stock", "early": "off"})
+    assert arm.name == "fused:pdl=stock:early=off"
+    again = Arm(backend="fused", switches={"pdl": "stock"}, again=True)
+    assert again.name == "fused:pdl=stock (A/A)"
+
+
+def test_the_first_arm_comes_again_last() -> None:
+    """A/A is the base with its switches, captured a second time."""
+    base = Arm(backend="a", switches={"x": "1"})
+    spec = LayerSpec(model=handmade.model())
+    assert Study(spec=spec, arms=(base, B)).all_arms == (
+        base,
+        B,
+        Arm(backend="a", switches={"x": "1"}, again=True),
+    )
+
+
+def test_as_many_passes_must_exist_as_the_longest_replay_runs() -> None:
+    """Shorter replays run the first of the same passes."""
+    assert study().passes == 4
+
+
+@pytest.mark.parametrize(
+    ("samples", "captures", "expected"),
+    [(800, 3, 45), (6 * 3 * 17, 3, 17), (6 * 3 * 17 + 1, 3, 18), (601, 1, 101)],
+)
+def test_rounds_are_the_fewest_that_make_the_samples(
+    samples: int, captures: int, expected: int
+) -> None:
+    """One round of one capture makes 2 + 4 passes of every arm."""
+    assert study(samples=samples, captures=captures).rounds == expected
+
+
+@given(samples=st.integers(1, 5000), captures=st.integers(1, 9))
+def test_samples_are_reached_and_not_exceeded_by_a_round(
+    samples: int, captures: int
+) -> None:
+    """Unless a capture would have too few rounds to say anything about its noise."""
+    rounds = study(samples=samples, captures=captures).rounds
+    assert rounds >= MIN_ROUNDS
+    assert 6 * captures * rounds >= samples
+    assert rounds == MIN_ROUNDS or 6 * captures * (rounds - 1) < samples
+
+
+@given(seed=st.integers(), capture=st.integers(0, 9))
+def test_every_arm_and_length_comes_once_a_round(seed: int, capture: int) -> None:
+    """Also the A/A arm, whatever the seed; positions count from 0."""
+    cells = {(arm, passes) for arm in ("a", "b", "a (A/A)") for passes in (2, 4)}
+    for slots in rounds(study(seed), capture, 3):
+        assert {(slot.arm.name, slot.passes) for slot in slots} == cells
+        assert [slot.position for slot in slots] == list(range(6))
+
+
+def test_the_order_follows_from_seed_and_capture_alone() -> None:
+    """The same again for the same; another for another seed or capture."""
+    first = rounds(study(), 0, 4)
+    assert rounds(study(), 0, 4) == first
+    assert rounds(study(samples=8, captures=1), 0, 4) == first
+    assert rounds(study(seed=1), 0, 4) != first
+    assert rounds(study(), 1, 4) != first
+
+
+def test_every_round_is_shuffled_anew() -> None:
+    """No arm keeps its place: over many rounds each cell has been everywhere."""
+    seen = {
+        (slot.arm.name, slot.passes, slot.position)
+        for slots in rounds(study(), 0, 200)
+        for slot in slots
+    }
+    assert len(seen) == 6 * 6
