@@ -23,7 +23,7 @@ KERNELS: Final[Schema] = {
     "experiment": TEXT,  # "captured", later "serial" and others
     "capture": INT,
     "round": INT,
-    "replay": INT,  # counts the kept replays of (arm, experiment, capture) from 0
+    "replay": INT,  # unique within (arm, experiment, capture); dropped ones leave holes
     # which node of it
     "pass_index": INT,  # from 0; -1 before the first pass
     "node": INT,  # creation order within the replay, from 0
@@ -82,7 +82,7 @@ PASS_SHARES: Final[Schema] = {
     "experiment": TEXT,
     "capture": INT,
     "round": INT,
-    "replay": INT,
+    "replay": INT,  # unique within (arm, experiment, capture); dropped ones leave holes
     "pass_index": INT,
     "region": TEXT,
     "kernels": INT,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 from cuda.bindings import runtime
@@ -24,6 +24,9 @@ _NODE_KINDS: Final = {
     runtime.cudaGraphNodeType.cudaGraphNodeTypeMemcpy: "copy",
     runtime.cudaGraphNodeType.cudaGraphNodeTypeMemset: "fill",
 }
+_Pool: TypeAlias = Any
+"""What torch calls a memory pool by; its own name for the type is private."""
+
 RECORDED_KINDS: Final = frozenset(_NODE_KINDS.values())
 
 
@@ -98,10 +101,15 @@ class GraphReplay:
         self.body = replay.body
         self.nodes = replay.nodes
         self.edges = replay.edges
-        self._graph: torch.cuda.CUDAGraph | None = graph  # keeps its memory pool
+        self._graph = graph  # keeps its memory pool
         self._stream = replay.stream
         self._exec = call(runtime.cudaGraphInstantiate, graph.raw_cuda_graph(), 0)
         call(runtime.cudaGraphUpload, self._exec, self._stream)
+
+    @property
+    def pool(self) -> _Pool:
+        """The memory pool that holds the graph's intermediates."""
+        return self._graph.pool()
 
     def launch(self) -> None:
         """Enqueue one launch on the player's stream."""
@@ -109,9 +117,10 @@ class GraphReplay:
 
     def close(self) -> None:
         """Destroy the executable graph and let go of the captured one."""
-        if self._graph is not None:
+        if self._exec is not None:
             call(runtime.cudaGraphExecDestroy, self._exec)
-            self._graph = None
+            self._graph.reset()
+            self._exec = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +158,15 @@ class GraphPlayer:
         """Make the stream that everything is captured and launched on."""
         self._stream = torch.cuda.Stream()
 
-    def capture(self, body: Body, passes: int) -> GraphReplay:
+    def capture(
+        self, body: Body, passes: int, beside: Replay | None = None
+    ) -> GraphReplay:
         """Warm `body` outside, capture it, and instantiate the graph.
+
+        Args:
+            body: what the graph runs.
+            passes: how often.
+            beside: shares the memory pool of this open replay.
 
         Raises:
             MeasurementError: an operation cannot be captured, the device is out of
@@ -160,7 +176,7 @@ class GraphPlayer:
             with torch.cuda.stream(self._stream):
                 body(1)
                 self._stream.synchronize()
-                graph, observer = self._record(body, passes)
+                graph, observer = self._record(body, passes, _pool(beside))
         except torch.OutOfMemoryError as error:
             raise MeasurementError(out_of_memory()) from error
         except RuntimeError as error:
@@ -174,11 +190,11 @@ class GraphPlayer:
         return GraphReplay(graph, _Captured(body, passes, nodes, edges, stream))
 
     def _record(
-        self, body: Body, passes: int
+        self, body: Body, passes: int, pool: _Pool | None
     ) -> tuple[torch.cuda.CUDAGraph, _NodeObserver]:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         observer = _NodeObserver(self._stream.cuda_stream)
-        graph.capture_begin(capture_error_mode="thread_local")
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             with observing(observer):
                 body(passes)
@@ -206,6 +222,10 @@ class GraphPlayer:
     def wait(self) -> None:
         """Block until the stream is empty."""
         self._stream.synchronize()
+
+
+def _pool(beside: Replay | None) -> _Pool | None:
+    return beside.pool if isinstance(beside, GraphReplay) else None
 
 
 def _nodes(

@@ -38,7 +38,12 @@ class EagerTiming:
 class EagerPlayer:
     """Plays bodies on the calling thread and times them by the monotonic clock."""
 
-    def capture(self, body: Body, passes: int) -> EagerReplay:
+    def capture(
+        self,
+        body: Body,
+        passes: int,
+        beside: Replay | None = None,  # noqa: ARG002 (nothing is held to be shared)
+    ) -> EagerReplay:
         """Bind `body` to `passes`, and run it once to warm it."""
         body(passes)
         return EagerReplay(body, passes)

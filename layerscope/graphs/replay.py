@@ -72,8 +72,15 @@ class Timing(Protocol):
 class Player(Protocol):
     """Turns bodies into replays, and times them without a profiler."""
 
-    def capture(self, body: Body, passes: int) -> Replay:
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
         """A replay of `passes` passes.
+
+        Args:
+            body: what it runs.
+            passes: how often.
+            beside: an open replay of the same body, whose memory this one shares. The
+                intermediates of both then lie at the same addresses, so that their
+                times differ by their lengths alone. They must never run at once.
 
         Raises:
             MeasurementError: the device cannot capture or run it.

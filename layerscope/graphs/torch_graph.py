@@ -6,6 +6,7 @@ torch captures and launches; nodes cannot be told, so recorders map by order.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -25,6 +26,11 @@ class TorchGraphReplay:
         self.body = body
         self.passes = passes
         self._graph = graph
+
+    @property
+    def pool(self) -> Any:  # noqa: ANN401 (torch's name for the type is private)
+        """The memory pool that holds the graph's intermediates."""
+        return self._graph.pool()
 
     def launch(self) -> None:
         """Enqueue one launch on torch's current stream."""
@@ -50,8 +56,15 @@ class TorchEventTiming:
 class TorchGraphPlayer:
     """Captures and plays with torch's own graph class."""
 
-    def capture(self, body: Body, passes: int) -> TorchGraphReplay:
+    def capture(
+        self, body: Body, passes: int, beside: Replay | None = None
+    ) -> TorchGraphReplay:
         """Warm `body` outside, and let torch capture and instantiate it.
+
+        Args:
+            body: what the graph runs.
+            passes: how often.
+            beside: shares the memory pool of this open replay.
 
         Raises:
             MeasurementError: an operation cannot be captured, or memory ran out.
@@ -62,7 +75,8 @@ class TorchGraphPlayer:
             with torch.cuda.stream(stream):
                 body(1)
             stream.synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            pool = beside.pool if isinstance(beside, TorchGraphReplay) else None
+            with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
                 body(passes)
         except torch.OutOfMemoryError as error:
             raise MeasurementError(out_of_memory()) from error

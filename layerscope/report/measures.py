@@ -96,15 +96,10 @@ def measures(run: Run) -> Measures:
 
 
 def _shifts(times: pl.DataFrame) -> dict[str, float]:
-    """After minus before, over the captures whose anchors were taken again."""
-    again = times.filter(pl.col("phase") == AFTER)
-    captures = times.filter(
-        pl.col("capture").is_in(again["capture"].unique().to_list())
-    )
+    """Anchors after the profiler minus those before it, over all captures of each."""
     shifts = {}
-    for arm in again["arm"].unique().sort():
-        before = anchor(captures, arm)
+    for arm in times.filter(pl.col("phase") == AFTER)["arm"].unique().sort():
+        before = anchor(times, arm)
         if before.samples:
-            after = anchor(again, arm, phase=AFTER)
-            shifts[arm] = after.value - before.value
+            shifts[arm] = anchor(times, arm, phase=AFTER).value - before.value
     return shifts

@@ -70,8 +70,11 @@ class Bench:
         for arm in self.arms:
             body = self.body(arm)
             with arm_range(arm), observing(NvtxObserver()):
+                first: Replay | None = None
                 for length in self.study.lengths:
-                    self.replays[arm, length] = self.player.capture(body, length)
+                    replay = self.player.capture(body, length, first)
+                    self.replays[arm, length] = replay
+                    first = first or replay
         for replay in self.replays.values():
             for _ in range(WARM_LAUNCHES):
                 replay.launch()

@@ -25,21 +25,25 @@ _EDGE_PASSES: Final = 2
 
 
 def record(bench: Bench, recorder: Recorder, capture: int) -> None:
-    """Record replays with `Study.samples` usable passes of every arm, or a few more.
+    """Record one capture's part of `Study.samples` usable passes of every arm.
 
     Replays that cannot be trusted are dropped and counted, not made again.
 
     Args:
         bench: with replays captured and warm.
         recorder: attached for the duration of this call only.
-        capture: index of the capture whose replays are recorded.
+        capture: index of the capture whose replays are recorded; with the study's
+            seed it fixes the order of the arms.
 
     Raises:
         MeasurementError: records cannot be mapped, or no replay of an arm is whole.
     """
     usable = max(1, bench.study.passes - _EDGE_PASSES)
-    rounds = -(-bench.study.samples // usable)
-    draw = random.Random(f"{bench.study.seed}:recording")  # noqa: S311 (not a secret)
+    rounds = -(-bench.study.samples // (usable * bench.study.captures))
+    seed = f"{bench.study.seed}:recording:{capture}"
+    draw = random.Random(seed)  # noqa: S311 (not a secret)
+    header = bench.writer.header
+    before = Counter({(drop.arm, drop.reason): drop.replays for drop in header.drops})
     drops: Counter[tuple[str, str]] = Counter()
     bench.progress.phase(f"recording with {recorder.name}", rounds)
     bench.restart(hold=len(bench.arms))
@@ -48,9 +52,9 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
             block = range(first, min(first + _ROUNDS_A_BLOCK, rounds))
             recordings = recorder.record(_launches(bench, capture, block, draw))
             drops.update(_keep(bench, recordings))
-            bench.writer.header.drops = [
+            header.drops = [
                 Drop(arm=arm, replays=count, reason=reason)
-                for (arm, reason), count in sorted(drops.items())
+                for (arm, reason), count in sorted((before + drops).items())
             ]
             bench.progress.advance(len(block))
     _refuse_empty(bench, drops, rounds)

@@ -134,7 +134,9 @@ def test_torchs_own_graph_computes_the_same_layer(
 
 def test_every_replay_of_a_round_is_timed(player: GraphPlayer, body: Body) -> None:
     """One positive duration comes back for each replay, in order."""
-    short, long = player.capture(body, 1), player.capture(body, 4)
+    short = player.capture(body, 1)
+    long = player.capture(body, 4, short)
+    assert long.pool == short.pool
     durations = player.time([long, short, long]).durations_ns()
     assert len(durations) == 3
     assert all(duration > 0 for duration in durations)

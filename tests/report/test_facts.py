@@ -52,7 +52,7 @@ def test_the_whole_header() -> None:
         "samples": "reference 864 passes in 18 rounds (effective 18), "
         "fused 864 passes in 18 rounds (effective 18), "
         "reference (A/A) 864 passes in 18 rounds (effective 18); 3 captures an arm",
-        "recorder": "cupti",
+        "recorder": "cupti; 216 records of 3 captures, 100 % mapped to regions",
         "numerics": "relative error and bound: fused 0.004 of 0.02",
         "built": "fused 1.5 s, 1.000 MB",
         "noise floor": "100 ns (0.25 % of the layer), from reference (A/A)",

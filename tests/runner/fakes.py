@@ -95,9 +95,9 @@ class ScriptedPlayer:
     events: list[str] = field(default_factory=list)
     round: int = 0
 
-    def capture(self, body: Body, passes: int) -> Replay:
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
         """Nothing is captured here."""
-        raise AssertionError((body, passes))
+        raise AssertionError((body, passes, beside))
 
     def time(self, replays: Sequence[Replay]) -> Timing:
         """Launch the replays of the next round."""

@@ -81,9 +81,10 @@ class NotedPlayer:
 
     lines: list[str]
 
-    def capture(self, body: Body, passes: int) -> Replay:
-        """Write a capture."""
-        self.lines.append(f"capture {passes}")
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """Write a capture, and the length of the replay whose memory it shares."""
+        shared = f" beside {beside.passes}" if beside else ""
+        self.lines.append(f"capture {passes}{shared}")
         return NotedReplay(body, passes, self.lines)
 
     def time(self, replays: Sequence[Replay]) -> Timing:
@@ -129,7 +130,9 @@ def test_a_capture_replaces_every_replay_and_warms_the_new_ones(
     bench.player = NotedPlayer(lines)
     bench.replays.clear()
     bench.capture()
-    first = ["capture 1", "capture 2"] * 3 + (["launch 1"] * 3 + ["launch 2"] * 3) * 3
+    first = ["capture 1", "capture 2 beside 1"] * 3 + (
+        ["launch 1"] * 3 + ["launch 2"] * 3
+    ) * 3
     assert lines == ["wait", *first, "wait"]
     assert list(bench.replays) == [
         (arm, length) for arm in ("reference", "fused", AGAIN) for length in (1, 2)

@@ -2,6 +2,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -143,6 +144,18 @@ def test_drops_of_several_kinds_are_told_apart(bench: Bench) -> None:
         Drop(arm="reference", replays=1, reason=twice),
         Drop(arm=AGAIN, replays=1, reason=twice),
     ]
+
+
+def test_captures_share_the_samples_and_add_up_their_drops(tmp_path: Path) -> None:
+    """Two captures record half the rounds each; drops of both are one count."""
+    one = fakes.study(samples=19, lengths=(2, 4))
+    two = msgspec.structs.replace(one, captures=2)
+    bench = fakes.bench(two, tmp_path / "run", lambda *_: 1)
+    for capture in (2, 3):
+        recorder = ScriptedRecorder(losing("fused", 1))
+        record(bench, recorder, capture)
+        assert recorder.blocks == [5 * 3]
+    assert [drop.replays for drop in bench.writer.header.drops] == [2]
 
 
 def test_an_arm_of_which_no_replay_is_whole_is_refused(bench: Bench) -> None:
