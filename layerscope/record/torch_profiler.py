@@ -136,7 +136,7 @@ def _profiled(launches: Sequence[Launch], warm_up: Sequence[Launch]) -> list[Raw
     activities = [ProfilerActivity.CPU]
     if gpu:
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities, acc_events=True) as profiler:
+    with profile(activities=activities) as profiler:
         for launch in warm_up:
             launch.replay.launch()
         for index, launch in enumerate(launches):
@@ -232,9 +232,7 @@ def launch_groups(raws: Iterable[Raw]) -> list[list[Raw]]:
 
 
 def _eager_sequence(replay: Replay) -> list[Expected]:
-    with profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True
-    ) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         with (
             record_function(Mark(_REPLAY, "0").label),
             observing(RecordFunctionObserver()),
