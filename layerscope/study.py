@@ -48,7 +48,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     samples: int = 800  # passes an arm, at least
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
-    captures: int = 5
+    captures: int = 8
     steps: int = 32  # distinct inputs that replays cycle through
     time_budget_s: float = 60.0
     target_interval: float = 0.003  # stop early once the paired interval is this small

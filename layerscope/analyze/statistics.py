@@ -125,11 +125,13 @@ def noise_floor(
     experiment: str = CAPTURED,
     phase: str = ANCHOR,
 ) -> float:
-    """The largest difference in ns between an arm and itself, captured `again`.
+    """The upper bound, in ns, of the difference between an arm and itself.
 
-    It is the larger of what the interval of the paired difference reaches and of the
-    difference within any one capture. Infinite where fewer than two rounds are paired.
-    Arguments are those of `anchor`.
+    It is how far from zero the 95 % interval over captures of the paired A/A difference
+    reaches: what a difference of two arms, estimated from as many captures, can be
+    without any cause. One capture alone may differ by more, for memory is placed anew
+    in each. Infinite where fewer than two rounds are paired. Arguments are those of
+    `anchor`.
     """
     return _floor(_pairs(_of(times, experiment, phase), base, again))
 
@@ -261,9 +263,7 @@ def _pairs(times: pl.DataFrame, base: str, other: str) -> pl.DataFrame:
 
 def _floor(pairs: pl.DataFrame) -> float:
     found = estimate(pairs, "change_ns")
-    captures = pairs.group_by("capture").agg(pl.col("change_ns").median())
-    in_captures: list[float] = captures["change_ns"].abs().to_list()
-    return max(-found.low, found.high, *in_captures)
+    return max(-found.low, found.high)
 
 
 def _judge(pairs: pl.DataFrame, floor_ns: float, note: str = "") -> Comparison:

@@ -83,7 +83,7 @@ class ProfileOptions:
             show_default="8 on a CPU, 24 on a GPU",
         ),
     ] = None
-    captures: Annotated[int, typer.Option(help="Fresh captures of every arm.")] = 5
+    captures: Annotated[int, typer.Option(help="Fresh captures of every arm.")] = 8
     seed: Annotated[
         int, typer.Option(help="Fixes weights, inputs, routing and order.")
     ] = 0

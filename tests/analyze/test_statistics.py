@@ -150,20 +150,25 @@ def test_unequal_counts_make_no_difference(left_out: set[int], seed: int) -> Non
         assert found.difference.samples == part.height
 
 
-def test_noise_floor_reaches_the_end_of_the_interval() -> None:
-    """The floor is at least what the A/A interval allows, on either side."""
+def test_noise_floor_is_the_end_of_the_interval() -> None:
+    """The floor is as far from zero as the A/A interval reaches, on either side."""
     found = times(a=1000.0, again=1003.0, noise_ns=5.0)
     forth, back = paired(found, "a", "again"), paired(found, "again", "a")
-    assert noise_floor(found, "a", "again") >= max(-forth.low, forth.high)
-    assert noise_floor(found, "again", "a") >= max(-back.low, back.high)
+    assert noise_floor(found, "a", "again") == max(-forth.low, forth.high)
+    assert noise_floor(found, "again", "a") == max(-back.low, back.high)
 
 
-def test_noise_floor_reaches_every_capture() -> None:
-    """One capture in which an arm differs from itself raises the floor."""
+def test_noise_floor_of_arms_that_differ_exactly_is_that_difference() -> None:
+    """Without any spread the bound is the difference itself, whatever its sign."""
+    assert noise_floor(times(a=1000.0, again=1002.0), "a", "again") == 2.0
+    assert noise_floor(times(a=1000.0, again=998.0), "a", "again") == 2.0
+
+
+def test_captures_that_disagree_raise_the_noise_floor() -> None:
+    """One capture in which an arm differs from itself widens the bound beyond it."""
     odd = pl.when(arm="again", capture=1).then(30.0).otherwise(0.0)
     found = times(a=1000.0, again=1000.0).with_columns(pl.col("pass_ns") + odd)
-    assert noise_floor(found, "a", "again") >= 30.0
-    assert noise_floor(times(a=1000.0, again=1002.0), "a", "again") == 2.0
+    assert noise_floor(found, "a", "again") > 30.0 / 3
 
 
 def test_false_positives_are_rare() -> None:
