@@ -6,7 +6,7 @@ import torch
 from layerscope.errors import MeasurementError
 from layerscope.graphs.eager import EagerReplay
 from layerscope.record import torch_profiler
-from layerscope.record.kineto import Expected, Raw
+from layerscope.record.kineto import Expected, Raw, by_order
 from layerscope.record.recorder import Launch, fault, head_place
 from layerscope.record.torch_profiler import TorchProfilerRecorder
 from layerscope.regions import Region, layer_pass, region
