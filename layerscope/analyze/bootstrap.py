@@ -137,6 +137,18 @@ def effective_size(values: Floats) -> float:
     return values.size / (1 + 2 * total)
 
 
+def prediction_bound(values: Floats) -> float:
+    """How far one more value may lie from the mean of `values`, without any cause.
+
+    Half the 95 % prediction interval, ``t * s * sqrt(1 + 1 / n)`` with Student's t of
+    n - 1 degrees of freedom. Infinite of fewer than two values.
+    """
+    if values.size < 2:  # noqa: PLR2004 (a spread needs two)
+        return math.inf
+    spread = float(values.std(ddof=1)) * math.sqrt(1 + 1 / values.size)
+    return _t_quantile(values.size - 1) * spread
+
+
 def _resampled_medians(values: Floats, count: int, draw: np.random.Generator) -> Floats:
     """Medians of `count` moving-block resamples of `values`."""
     block = _block_length(values)
@@ -156,9 +168,12 @@ def _block_length(values: Floats) -> int:
 
 def _stretch(units: int) -> float:
     """What an interval from `units` resampled units lacks in width; over 1."""
-    freedom, z = units - 1, _NORMAL_QUANTILE
+    freedom = units - 1
+    return math.sqrt(units / freedom) * _t_quantile(freedom) / _NORMAL_QUANTILE
+
+
+def _t_quantile(freedom: int) -> float:
     if freedom <= len(_T_QUANTILES):
-        quantile = _T_QUANTILES[freedom - 1]
-    else:  # Abramowitz and Stegun 26.7.5, good to 0.002 here
-        quantile = z + (z**3 + z) / (4 * freedom)
-    return math.sqrt(units / freedom) * quantile / z
+        return _T_QUANTILES[freedom - 1]
+    z = _NORMAL_QUANTILE  # Abramowitz and Stegun 26.7.5, good to 0.002 here
+    return z + (z**3 + z) / (4 * freedom)

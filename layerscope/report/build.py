@@ -63,13 +63,13 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         yield "no kernels were recorded, so there are no shares by region"
     if not measured.anchors[measured.base].samples:
         yield "no whole round was sampled, so there are no anchors"
-    shift_ns = max(measured.shifts.values(), key=abs, default=0)
-    if abs(shift_ns) > measured.floor_ns:
-        shift = format_ns(shift_ns, signed=True)
-        yield (
-            f"anchors moved by up to {shift} from before the profiler to after it, "
-            "more than the noise floor: the machine changed during the run"
-        )
+    for arm, shift in measured.shifts.items():
+        if shift.excess_ns > 0:
+            moved = format_ns(shift.value_ns, signed=True)
+            yield (
+                f"the anchor of {arm} moved by {moved} from before the profiler to "
+                "after it, more than captures differ: the machine changed in the run"
+            )
     reasons = throttle_reasons(run.samples)
     if reasons:
         yield f"the clock was held down: {', '.join(reasons)}"

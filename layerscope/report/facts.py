@@ -153,9 +153,13 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     if effects:
         yield Fact("observer effect", "; ".join(effects))
     if measured.shifts:
-        arm = max(measured.shifts, key=lambda name: abs(measured.shifts[name]))
-        shift = _change(measured.shifts[arm], measured.anchors[arm].value)
-        yield Fact("anchors again", f"largest shift after profiling {shift} ({arm})")
+        arm, shift = max(measured.shifts.items(), key=lambda item: item[1].excess_ns)
+        change = _change(shift.value_ns, measured.anchors[arm].value)
+        side = "more than" if shift.excess_ns > 0 else "no more than"
+        yield Fact(
+            "anchors again",
+            f"{change} after profiling ({arm}), {side} captures differ",
+        )
     yield from clock_facts(run.samples)
     drops = [f"{d.replays} of {d.arm}: {d.reason}" for d in run.header.drops]
     yield Fact("dropped replays", "; ".join(drops) or "none")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from layerscope.analyze.bootstrap import prediction_bound
 from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import (
     ANCHOR,
@@ -23,6 +24,21 @@ AFTER = "after"
 """The phase of the replays that ran once the profiler was detached."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far an arm's anchor moved from before the profiler to after it, in ns."""
+
+    value_ns: float
+
+    bound_ns: float
+    """What one capture, as was measured after, may differ from the ones before."""
+
+    @property
+    def excess_ns(self) -> float:
+        """How far the shift is beyond that; not positive where it is not."""
+        return abs(self.value_ns) - self.bound_ns
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
     """Times, shares and comparisons of a run; times in ns."""
@@ -39,8 +55,8 @@ class Measures:
     anchors: dict[str, Estimate]
     """Of every arm; NaN and no samples for one that was not measured."""
 
-    shifts: dict[str, float]
-    """Anchor after the profiler was detached minus anchor before; measured arms."""
+    shifts: dict[str, Shift]
+    """Of every arm that was measured again once the profiler was detached."""
 
     comparisons: dict[str, Comparison]
     """Of every arm but the base, against it."""
@@ -95,11 +111,17 @@ def measures(run: Run) -> Measures:
     )
 
 
-def _shifts(times: pl.DataFrame) -> dict[str, float]:
-    """Anchors after the profiler minus those before it, over all captures of each."""
+def _shifts(times: pl.DataFrame) -> dict[str, Shift]:
     shifts = {}
+    captured = pl.col("experiment") == CAPTURED
     for arm in times.filter(pl.col("phase") == AFTER)["arm"].unique().sort():
         before = anchor(times, arm)
         if before.samples:
-            shifts[arm] = anchor(times, arm, phase=AFTER).value - before.value
+            rows = times.filter(
+                captured, pl.col("phase") == ANCHOR, pl.col("arm") == arm
+            )
+            medians = rows.group_by("capture").agg(pl.col("pass_ns").median())
+            bound_ns = prediction_bound(medians["pass_ns"].to_numpy())
+            after = anchor(times, arm, phase=AFTER)
+            shifts[arm] = Shift(after.value - before.value, bound_ns)
     return shifts

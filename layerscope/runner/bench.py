@@ -1,6 +1,6 @@
 """The bench: one problem on one device, its arms, and what plays them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -64,14 +64,18 @@ class Bench:
 
         return play
 
-    def capture(self) -> None:
-        """Replace all replays by fresh ones, and warm them."""
+    def capture(self, lengths: Sequence[int] | None = None) -> None:
+        """Replace all replays by fresh ones, and warm them.
+
+        Args:
+            lengths: of the study's, those that are needed; None for all.
+        """
         self.release()
         for arm in self.arms:
             body = self.body(arm)
             with arm_range(arm), observing(NvtxObserver()):
                 first: Replay | None = None
-                for length in self.study.lengths:
+                for length in lengths or self.study.lengths:
                     replay = self.player.capture(body, length, first)
                     self.replays[arm, length] = replay
                     first = first or replay

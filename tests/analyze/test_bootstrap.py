@@ -4,7 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from layerscope.analyze.bootstrap import Estimate, bootstrap, effective_size, estimate
+from layerscope.analyze.bootstrap import (
+    Estimate,
+    bootstrap,
+    effective_size,
+    estimate,
+    prediction_bound,
+)
 
 
 def simulated(
@@ -113,3 +119,14 @@ def test_effective_size_of_a_step() -> None:
     """Two levels of four rounds: lags 1 to 3 correlate by 5/8, 2/8 and -1/8."""
     values = np.array([1.0] * 4 + [-1.0] * 4)
     assert effective_size(values) == pytest.approx(8 / (1 + 2 * (5 / 8 + 2 / 8)))
+
+
+def test_one_more_value_lies_within_students_prediction_interval() -> None:
+    """Of 1, 2, 3 the next is within 4.303 * 1 * sqrt(4 / 3) of their mean."""
+    assert prediction_bound(np.array([1.0, 2.0, 3.0])) == pytest.approx(4.968677)
+    assert prediction_bound(np.array([5.0, 5.0])) == 0.0
+
+
+def test_one_value_predicts_nothing() -> None:
+    """Without a second value there is no spread."""
+    assert prediction_bound(np.array([7.0])) == math.inf

@@ -61,7 +61,8 @@ def test_the_whole_header() -> None:
         "observer effect": "reference +1.000 µs (+2.50 %), +333 ns a kernel; "
         "fused +500 ns (+1.67 %), +167 ns a kernel; "
         "reference (A/A) +900 ns (+2.24 %), +300 ns a kernel",
-        "anchors again": "largest shift after profiling 0 ns (0.00 %) (fused)",
+        "anchors again": "0 ns (0.00 %) after profiling (fused), no more than "
+        "captures differ",
         "clocks": "SM 1,980 (1,980 … 1,980) MHz, memory 3,201 (3,201 … 3,201) MHz "
         "(median, lowest … highest)",
         "heat": "up to 40 °C, up to 300 W; throttled by: nothing",
