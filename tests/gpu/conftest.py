@@ -1,11 +1,11 @@
 """A small problem on the GPU, shared by the tests of one module."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from layerscope.graphs.cuda import GraphPlayer
 from layerscope.graphs.players import head_for
 from layerscope.graphs.replay import Body
 from layerscope.layers.presets import preset
@@ -14,6 +14,9 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.regions import Region, layer_pass, region
 from layerscope.registry import dispatch
 from layerscope.study import Arm
+
+if TYPE_CHECKING:
+    from layerscope.graphs.cuda import GraphPlayer
 
 PASSES = 4
 
@@ -44,5 +47,7 @@ def body(problem: Problem) -> Body:
 
 
 @pytest.fixture(scope="module")
-def player() -> GraphPlayer:
+def player() -> "GraphPlayer":
+    from layerscope.graphs.cuda import GraphPlayer  # noqa: PLC0415 (needs bindings)
+
     return GraphPlayer()

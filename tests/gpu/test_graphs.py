@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
+
 from layerscope.errors import MeasurementError
 from layerscope.graphs.cuda import GraphPlayer
 from layerscope.graphs.players import head_for

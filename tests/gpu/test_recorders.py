@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytest.importorskip("cupti", reason="the cuda extra is not installed")
+
 from layerscope.graphs.cuda import GraphPlayer, GraphReplay
 from layerscope.graphs.replay import Body, Replay
 from layerscope.graphs.torch_graph import TorchGraphPlayer
