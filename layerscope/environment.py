@@ -30,6 +30,7 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # "cpu", "cuda" or "hip"
     name: str
     index: int = 0
+    uuid: str = ""
     architecture: str = ""  # "sm_90", "gfx950"; empty for a CPU
     processors: int = 0  # SMs, CUs, or CPU cores usable here
     memory_bytes: int = 0

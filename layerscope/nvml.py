@@ -55,8 +55,15 @@ def _visible(index: int) -> str:
     return entries[index].strip() if index < len(entries) else ""
 
 
-def _handle(index: int) -> Any:  # noqa: ANN401 (untyped bindings)
-    """NVML's handle of torch's device `index`, through CUDA_VISIBLE_DEVICES."""
+def _handle(index: int, uuid: str = "") -> Any:  # noqa: ANN401 (untyped bindings)
+    """NVML's handle of torch's device `index`.
+
+    By `uuid` where torch tells it, for NVML and CUDA number mixed GPUs differently;
+    else through CUDA_VISIBLE_DEVICES.
+    """
+    known = _ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}") if uuid else None
+    if known is not None:
+        return known
     entry = _visible(index)
     if entry.startswith(("GPU-", "MIG-")):
         return _ask("nvmlDeviceGetHandleByUUID", entry)
@@ -68,24 +75,27 @@ def driver_version() -> str:
     return str(_ask("nvmlSystemGetDriverVersion") or "")
 
 
-def mig_enabled(index: int) -> bool:
+def mig_enabled(index: int, uuid: str = "") -> bool:
     """Whether the GPU is split by MIG."""
     if _visible(index).startswith("MIG-"):
         return True
-    handle = _handle(index)
+    handle = _handle(index, uuid)
     mode = _ask("nvmlDeviceGetMigMode", handle) if handle else None
     return bool(mode and mode[0])
 
 
-def foreign_compute_processes(index: int, *, own_context: bool) -> list[int]:
+def foreign_compute_processes(
+    index: int, uuid: str = "", *, own_context: bool
+) -> list[int]:
     """Process ids of others that hold a compute context on the GPU.
 
     Args:
         index: torch's device index.
+        uuid: of the GPU, where torch tells it.
         own_context: whether this process holds one already. In a container NVML may
             list it under a number of the host, which no process here has.
     """
-    handle = _handle(index)
+    handle = _handle(index, uuid)
     processes = _ask("nvmlDeviceGetComputeRunningProcesses", handle) if handle else None
     others = [p.pid for p in processes or [] if p.pid != os.getpid()]
     unknown = [pid for pid in others if not Path(f"/proc/{pid}").exists()]
@@ -97,9 +107,9 @@ def foreign_compute_processes(index: int, *, own_context: bool) -> list[int]:
 class ClockReader:
     """Reads the clocks of one GPU, quickly enough to ask once a round."""
 
-    def __init__(self, index: int | None) -> None:
+    def __init__(self, index: int | None, uuid: str = "") -> None:
         """Open GPU `index`; None (no GPU) answers every read with an empty one."""
-        self._device = None if index is None else _handle(index)
+        self._device = None if index is None else _handle(index, uuid)
 
     def read(self) -> Clocks:
         """Clocks, temperature, power and throttle reasons now."""

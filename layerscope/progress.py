@@ -12,9 +12,6 @@ class Progress(Protocol):
     def advance(self, steps: int = 1) -> None:
         """`steps` more steps of the current phase are done."""
 
-    def note(self, text: str) -> None:
-        """One line worth keeping, such as a finished phase or a warning."""
-
 
 class SilentProgress:
     """Shows nothing: for output that is not a terminal, and for library use."""
@@ -23,7 +20,4 @@ class SilentProgress:
         """Do nothing."""
 
     def advance(self, steps: int = 1) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
         """Do nothing."""

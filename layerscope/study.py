@@ -23,7 +23,13 @@ EAGER_LENGTHS: Final = (8,)
 AA_SUFFIX: Final = " (A/A)"
 
 MIN_ROUNDS: Final = 16
-"""Rounds of a capture, at least: fewer give no idea of their spread."""
+"""Rounds that a capture is planned to have at least."""
+
+FEWEST_ROUNDS: Final = 6
+"""Rounds that a capture gets even when the time budget has ended."""
+
+FEWEST_CAPTURES: Final = 3
+"""Captures that an arm gets even then: fewer show nothing of their spread."""
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +56,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
     captures: int = 8
     steps: int = 32  # distinct inputs that replays cycle through
-    time_budget_s: float = 60.0
+    time_budget_s: float = 100.0  # of all phases, once weights exist
     target_interval: float = 0.003  # stop early once the paired interval is this small
 
     @property

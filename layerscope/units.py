@@ -84,15 +84,6 @@ def format_percent(fraction: float, *, signed: bool = False) -> str:
     return f"{format_number(percent, decimals, signed=signed)} %"
 
 
-def format_interval(value_ns: float, low_ns: float, high_ns: float) -> str:
-    """A time with its 95 % interval: ``38.1 µs (95 % 38.0 … 38.3)``."""
-    unit, scale, decimals = _estimate_scale(value_ns, low_ns, high_ns)
-    value, low, high = (
-        format_number(item / scale, decimals) for item in (value_ns, low_ns, high_ns)
-    )
-    return f"{value} {unit} (95 % {low} … {high})"
-
-
 def format_estimate(
     value_ns: float, low_ns: float, high_ns: float, relative: float
 ) -> str:

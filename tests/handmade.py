@@ -112,6 +112,9 @@ def header(**changes: Any) -> RunHeader:  # noqa: ANN401 (any field of the heade
         "study": study(),
         "environment": environment(),
         "recorder": "cupti",
+        "weights": "random, seed 0",
+        "host_memory_bytes": 2_500_000_000,
+        "seconds": {"weights": 0.5, "study": 12.0},
         "decisions": [
             Decision(arm="fused", region="attention", backend="fused"),
             Decision(

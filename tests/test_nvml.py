@@ -203,3 +203,22 @@ def test_processes_of_others_are_listed_and_our_own_is_not(
     fake.pids = [os.getpid() if pid == "own" else int(pid) for pid in pids]
     found = nvml.foreign_compute_processes(0, own_context=own_context)
     assert found == others
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_uuid_finds_the_gpu_however_the_devices_are_numbered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CUDA numbers mixed GPUs by speed, NVML by bus; the uuid is the same in both."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert nvml._handle(0, "5f1c") == "gpu of GPU-5f1c"
+
+
+def test_a_uuid_that_nvml_does_not_know_leaves_the_index(fake: FakeNvml) -> None:
+    """An old driver is no reason to go without clocks."""
+
+    def unknown(_: str) -> str:
+        raise fake.NVMLError
+
+    fake.nvmlDeviceGetHandleByUUID = unknown
+    assert nvml._handle(1, "5f1c") == "gpu1"

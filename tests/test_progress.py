@@ -9,5 +9,4 @@ def test_silence_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     progress.phase("anchors", 10)
     progress.advance()
     progress.advance(3)
-    progress.note("done")
     assert capfd.readouterr() == ("", "")

@@ -91,15 +91,10 @@ def test_a_small_estimate_keeps_three_digits() -> None:
     assert text == "−140 ns (−0.30 %, 95 % −160 … +20)"
 
 
-def test_an_interval_without_a_change_has_no_signs() -> None:
-    """An absolute time carries its interval without plus signs."""
-    assert units.format_interval(38_120, 38_000, 38_290) == "38.1 µs (95 % 38.0 … 38.3)"
-
-
 def test_an_unknown_interval_is_dashes() -> None:
-    """NaN bounds, where too few samples exist, are dashes and not numbers."""
-    text = units.format_interval(38_120, math.nan, math.nan)
-    assert text == "38.1 µs (95 % – … –)"
+    """Bounds that are not finite, of too few samples, are dashes and not numbers."""
+    text = units.format_estimate(38_120, -math.inf, math.inf, 0.5)
+    assert text == "+38.1 µs (+50.0 %, 95 % – … –)"
 
 
 def test_counts_separate_thousands() -> None:

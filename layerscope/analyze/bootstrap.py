@@ -15,18 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from layerscope.analyze.student import t_quantile
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
 
 _NORMAL_QUANTILE: Final = NormalDist().inv_cdf((1 + LEVEL) / 2)
-
-# The same quantile of Student's t for 1 to 10 degrees of freedom.
-_T_QUANTILES: Final = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571),
-    *(2.447, 2.365, 2.306, 2.262, 2.228),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,10 @@ class Estimate:
     """Rounds."""
 
     effective: float
-    """Independent rounds that would carry as much; at most `samples`."""
+    """Independent rounds that would carry as much, had all been of one capture.
+
+    At most `samples`. What captures differ by is in the interval, not in this.
+    """
 
 
 def estimate(
@@ -137,16 +136,38 @@ def effective_size(values: Floats) -> float:
     return values.size / (1 + 2 * total)
 
 
-def prediction_bound(values: Floats) -> float:
+def independent_difference(one: Estimate, other: Estimate) -> Estimate:
+    """`one` minus `other`, two estimates from captures that are not the same.
+
+    Nothing is paired, so the errors of the two add up as independent ones do: on either
+    side, the half-width of the interval is the root of the sum of the two squared
+    half-widths (Zou and Donner 2008, "Construction of confidence limits about effect
+    measures"). It has the fewer samples of the two.
+    """
+    value = one.value - other.value
+    return Estimate(
+        value=value,
+        low=value - math.hypot(one.value - one.low, other.high - other.value),
+        high=value + math.hypot(one.high - one.value, other.value - other.low),
+        samples=min(one.samples, other.samples),
+        effective=min(one.effective, other.effective),
+    )
+
+
+def prediction_bound(values: Floats, level: float = LEVEL) -> float:
     """How far one more value may lie from the mean of `values`, without any cause.
 
-    Half the 95 % prediction interval, ``t * s * sqrt(1 + 1 / n)`` with Student's t of
-    n - 1 degrees of freedom. Infinite of fewer than two values.
+    Half the prediction interval, ``t * s * sqrt(1 + 1 / n)`` with Student's t of n - 1
+    degrees of freedom. Infinite of fewer than two values.
+
+    Args:
+        values: independent, such as one a capture.
+        level: how likely one more value is within the bound.
     """
     if values.size < 2:  # noqa: PLR2004 (a spread needs two)
         return math.inf
     spread = float(values.std(ddof=1)) * math.sqrt(1 + 1 / values.size)
-    return _t_quantile(values.size - 1) * spread
+    return t_quantile(int(values.size) - 1, level) * spread
 
 
 def _resampled_medians(values: Floats, count: int, draw: np.random.Generator) -> Floats:
@@ -169,11 +190,4 @@ def _block_length(values: Floats) -> int:
 def _stretch(units: int) -> float:
     """What an interval from `units` resampled units lacks in width; over 1."""
     freedom = units - 1
-    return math.sqrt(units / freedom) * _t_quantile(freedom) / _NORMAL_QUANTILE
-
-
-def _t_quantile(freedom: int) -> float:
-    if freedom <= len(_T_QUANTILES):
-        return _T_QUANTILES[freedom - 1]
-    z = _NORMAL_QUANTILE  # Abramowitz and Stegun 26.7.5, good to 0.002 here
-    return z + (z**3 + z) / (4 * freedom)
+    return math.sqrt(units / freedom) * t_quantile(freedom, LEVEL) / _NORMAL_QUANTILE

@@ -4,32 +4,41 @@ Every comparison is of pairs: rounds that both arms ran, in the same capture. Un
 numbers of samples can therefore widen an interval, never make a difference.
 """
 
-import math
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-import numpy as np
 import polars as pl
 
-from layerscope.analyze.bootstrap import Estimate, estimate
+from layerscope.analyze.bootstrap import (
+    Estimate,
+    estimate,
+    independent_difference,
+)
 from layerscope.analyze.pass_times import incomplete_rounds, linearity, pass_times
+from layerscope.analyze.verdicts import (
+    MIN_CAPTURES,
+    MIN_PAIRS,
+    Comparison,
+    Verdict,
+    floor_of,
+    judge,
+    pair_rounds,
+)
 from layerscope.study import AA_SUFFIX, CAPTURED
 
 __all__ = [
     "ANCHOR",
-    "MIN_ROUNDS",
+    "MIN_CAPTURES",
+    "MIN_PAIRS",
     "Comparison",
     "Estimate",
-    "FalsePositives",
     "Verdict",
     "anchor",
     "compare",
     "estimate",
-    "false_positive_rate",
     "incomplete_rounds",
     "linearity",
     "noise_floor",
+    "observer_effect",
     "paired",
     "pass_times",
     "share_changes",
@@ -37,49 +46,6 @@ __all__ = [
 
 ANCHOR: Final = "anchor"
 """The phase of the replays that ran before any profiler was attached."""
-
-MIN_ROUNDS: Final = 6
-"""Pairs below which there is no verdict: all of five agree by chance 1 time in 16."""
-
-_SPLIT_RESAMPLES: Final = 500
-
-
-class Verdict(StrEnum):
-    """What a comparison says of the other arm against the base."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    NO_DIFFERENCE = "no difference"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two arms against each other; negative means that the other is faster."""
-
-    difference: Estimate
-    """Other minus base, in ns."""
-
-    relative: float
-    """The difference over the base's time in the same rounds; NaN where that is 0."""
-
-    verdict: Verdict
-
-    reason: str
-    """Why there is no difference or no verdict, or what it lacks; may be empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class FalsePositives:
-    """How often two arms that are the same were called different."""
-
-    interval: float
-    """Share of splits whose interval excludes zero; NaN of too few rounds."""
-
-    floor: float
-    """Share of splits that the noise floor does not stop either; likewise."""
-
-    splits: int
 
 
 def anchor(
@@ -114,7 +80,9 @@ def paired(
     Its value is the middle of the differences, which need not be the difference of the
     two anchors' middles. Arguments are those of `anchor`.
     """
-    return estimate(_pairs(_of(times, experiment, phase), base, other), "change_ns")
+    return estimate(
+        pair_rounds(_of(times, experiment, phase), base, other), "change_ns"
+    )
 
 
 def noise_floor(
@@ -130,10 +98,10 @@ def noise_floor(
     It is how far from zero the 95 % interval over captures of the paired A/A difference
     reaches: what a difference of two arms, estimated from as many captures, can be
     without any cause. One capture alone may differ by more, for memory is placed anew
-    in each. Infinite where fewer than two rounds are paired. Arguments are those of
+    in each. Infinite of fewer than `MIN_CAPTURES` captures. Arguments are those of
     `anchor`.
     """
-    return _floor(_pairs(_of(times, experiment, phase), base, again))
+    return floor_of(pair_rounds(_of(times, experiment, phase), base, again))
 
 
 def compare(
@@ -155,38 +123,38 @@ def compare(
         experiment: which of the arms' graphs.
         phase: which of the two blocks of replays.
     """
-    return _judge(_pairs(_of(times, experiment, phase), base, other), floor_ns)
+    return judge(pair_rounds(_of(times, experiment, phase), base, other), floor_ns)
 
 
-def false_positive_rate(
-    times: pl.DataFrame, base: str, again: str, *, splits: int = 200, seed: int = 0
-) -> FalsePositives:
-    """How often this method finds a difference between an arm and itself.
+def observer_effect(
+    shares: pl.DataFrame,
+    times: pl.DataFrame,
+    arm: str,
+    *,
+    experiment: str = CAPTURED,
+) -> Estimate:
+    """What the profiler added to a pass of `arm`, in ns.
 
-    In every split, each round swaps the labels of the pair at random, so that no true
-    difference is left; the rest is judged as `compare` would, in the anchor phase of
-    the captured graphs.
+    The profiled pass is estimated as the anchor is: median over the rounds of a
+    capture, here of the mean increment of a round's passes, and mean over captures.
+    Anchors and profiled passes are from other captures, so their errors are taken as
+    independent (see `independent_difference`).
 
     Args:
+        shares: `schema.PASS_SHARES`.
         times: from `pass_times`.
-        base: an arm.
-        again: the same one, captured again.
-        splits: how many times to swap and judge.
-        seed: fixes the swaps.
+        arm: which one.
+        experiment: which of its graphs.
     """
-    pairs = _pairs(_of(times, CAPTURED, ANCHOR), base, again)
-    if pairs.height < MIN_ROUNDS:
-        return FalsePositives(math.nan, math.nan, splits)
-    floor_ns, draw = _floor(pairs), np.random.default_rng(seed)
-    by_interval = by_both = 0
-    for split in range(splits):
-        signs = pl.Series(draw.choice((-1.0, 1.0), size=pairs.height))
-        swapped = pairs.with_columns(pl.col("change_ns") * signs)
-        found = estimate(swapped, "change_ns", seed=split, resamples=_SPLIT_RESAMPLES)
-        differs = not found.low <= 0 <= found.high
-        by_interval += differs
-        by_both += differs and abs(found.value) > floor_ns
-    return FalsePositives(by_interval / splits, by_both / splits, splits)
+    passes = pl.struct("replay", "pass_index").n_unique()
+    profiled = (
+        shares.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
+        .group_by("capture", "round")
+        .agg(pass_ns=pl.col("share_ns").sum() / passes)
+    )
+    return independent_difference(
+        estimate(profiled, "pass_ns"), anchor(times, arm, experiment=experiment)
+    )
 
 
 def share_changes(
@@ -210,14 +178,14 @@ def share_changes(
     changes = {}
     parts = _round_shares(chosen).partition_by("region", as_dict=True)
     for (region,), part in sorted(parts.items()):
-        pairs = _pairs(part, base, other)
+        pairs = pair_rounds(part, base, other)
         if again is None:
-            changes[region] = _judge(
+            changes[region] = judge(
                 pairs, 0.0, "no A/A arm: the interval alone decides"
             )
         else:
-            floor_ns = _floor(_pairs(part, again.removesuffix(AA_SUFFIX), again))
-            changes[region] = _judge(pairs, floor_ns)
+            floor_ns = floor_of(pair_rounds(part, again.removesuffix(AA_SUFFIX), again))
+            changes[region] = judge(pairs, floor_ns)
     return changes
 
 
@@ -241,44 +209,3 @@ def _of(times: pl.DataFrame, experiment: str, phase: str) -> pl.DataFrame:
     return times.filter(
         pl.col("experiment") == experiment, pl.col("phase") == phase
     ).select("arm", "capture", "round", "pass_ns")
-
-
-def _pairs(times: pl.DataFrame, base: str, other: str) -> pl.DataFrame:
-    """Rounds that both arms ran: (capture, round, base_ns, change_ns)."""
-    bases, others = (
-        times.filter(pl.col("arm") == arm).select("capture", "round", "pass_ns")
-        for arm in (base, other)
-    )
-    return (
-        bases.join(others, on=["capture", "round"], suffix="_other")
-        .select(
-            "capture",
-            "round",
-            base_ns="pass_ns",
-            change_ns=pl.col("pass_ns_other") - pl.col("pass_ns"),
-        )
-        .sort("capture", "round")
-    )
-
-
-def _floor(pairs: pl.DataFrame) -> float:
-    found = estimate(pairs, "change_ns")
-    return max(-found.low, found.high)
-
-
-def _judge(pairs: pl.DataFrame, floor_ns: float, note: str = "") -> Comparison:
-    found = estimate(pairs, "change_ns")
-    base_ns = estimate(pairs, "base_ns").value
-    relative = found.value / base_ns if base_ns else math.nan
-    if found.samples < MIN_ROUNDS:
-        verdict = Verdict.UNKNOWN
-        note = f"{found.samples} rounds in common, needs {MIN_ROUNDS}"
-    elif not math.isfinite(floor_ns):
-        verdict, note = Verdict.UNKNOWN, "too few A/A rounds to know the noise floor"
-    elif found.low <= 0 <= found.high:
-        verdict, note = Verdict.NO_DIFFERENCE, "the interval includes zero"
-    elif abs(found.value) <= floor_ns:
-        verdict, note = Verdict.NO_DIFFERENCE, "within the noise floor"
-    else:
-        verdict = Verdict.FASTER if found.value < 0 else Verdict.SLOWER
-    return Comparison(found, relative, verdict, note)

@@ -88,8 +88,12 @@ class ProfileOptions:
         int, typer.Option(help="Fixes weights, inputs, routing and order.")
     ] = 0
     time_budget: Annotated[
-        float, typer.Option(help="Seconds after which measuring ends.")
-    ] = 60.0
+        float,
+        typer.Option(
+            help="Seconds the study may take once weights exist; fewer rounds and "
+            "captures are made when it ends, with a warning."
+        ),
+    ] = 100.0
     recorder: Annotated[
         str, typer.Option(help="auto, cupti, torch.profiler, or none.")
     ] = "auto"

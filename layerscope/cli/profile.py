@@ -1,49 +1,77 @@
 """``layerscope profile``: measure one layer on this machine and report it."""
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from layerscope.cli.options import ProfileOptions, takes
 from layerscope.errors import MeasurementError
 
+if TYPE_CHECKING:  # both need what a plain install lacks
+    from layerscope.cli.plan import Plan
+    from layerscope.run import Run
+
 
 @takes(ProfileOptions)
 def command(options: ProfileOptions, arguments: list[str]) -> None:
     """Measure one decoder layer and print where its time goes."""
+    output: Path | None = None
+    try:
+        planned = _plan(options)
+        output = planned.output
+        run = _run(planned, options.recorder, ["layerscope", *arguments])
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; {_kept(output)}", err=True)
+        raise
+
+    from layerscope.cli.output import print_run
+
+    typer.echo(f"saved; see it again: layerscope show {output}", err=True)
+    print_run(run, as_json=options.json)
+
+
+def _plan(options: ProfileOptions) -> "Plan":
+    """What to measure, with a line for every backend that does not fit."""
     try:
         import torch  # noqa: F401 (what is missing in a plain install)
     except ModuleNotFoundError as error:
         msg = "profile needs torch; pip install 'layerscope[profile]'"
         raise MeasurementError(msg) from error
 
-    from layerscope.cli.output import print_run
     from layerscope.cli.plan import plan
     from layerscope.graphs.device import resolve
-    from layerscope.render.progress import progress_on
-    from layerscope.run import HEADER_FILE
-    from layerscope.runner import RunnerOptions, profile
 
     planned = plan(options, resolve(options.device))
     for reason in planned.left_out:
         typer.echo(f"left out {reason}", err=True)
-    try:
-        with progress_on(sys.stderr) as progress:
-            run = profile(
-                planned.study,
-                RunnerOptions(
-                    device=planned.device,
-                    output=planned.output,
-                    recorder=options.recorder,
-                    model_folder=planned.model_folder,
-                    command=["layerscope", *arguments],
-                    progress=progress,
-                ),
-            )
-    except KeyboardInterrupt:
-        if (planned.output / HEADER_FILE).is_file():
-            note = f"interrupted; see what was kept: layerscope show {planned.output}"
-            typer.echo(note, err=True)
-        raise
-    typer.echo(f"saved; see it again: layerscope show {planned.output}", err=True)
-    print_run(run, as_json=options.json)
+    return planned
+
+
+def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
+    from layerscope.render.progress import progress_on
+    from layerscope.runner import RunnerOptions, profile
+
+    with progress_on(sys.stderr) as progress:
+        return profile(
+            planned.study,
+            RunnerOptions(
+                device=planned.device,
+                output=planned.output,
+                recorder=recorder,
+                model_folder=planned.model_folder,
+                command=command_line,
+                progress=progress,
+            ),
+        )
+
+
+def _kept(output: Path | None) -> str:
+    """What an interrupted study has left, for whoever interrupted it."""
+    if output is not None:
+        from layerscope.run import HEADER_FILE
+
+        if (output / HEADER_FILE).is_file():
+            return f"see what was kept: layerscope show {output}"
+    return "nothing was recorded"

@@ -178,7 +178,7 @@ class GraphPlayer:
                 self._stream.synchronize()
                 graph, observer = self._record(body, passes, _pool(beside))
         except torch.OutOfMemoryError as error:
-            raise MeasurementError(out_of_memory()) from error
+            raise MeasurementError(out_of_memory(error)) from error
         except RuntimeError as error:
             cause = str(error).splitlines()[0]
             msg = f"the layer cannot be captured into a CUDA graph: {cause}"

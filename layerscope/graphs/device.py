@@ -1,6 +1,8 @@
 """The device a run is made on: its facts, and every reason not to measure there."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -57,6 +59,7 @@ def facts(device: torch.device) -> DeviceFacts:
         type="hip" if hip else "cuda",
         name=properties.name,
         index=device.index or 0,
+        uuid=str(getattr(properties, "uuid", "")),
         architecture=architecture,
         processors=properties.multi_processor_count,
         memory_bytes=properties.total_memory,
@@ -64,6 +67,22 @@ def facts(device: torch.device) -> DeviceFacts:
         driver=driver_version(),
         runtime=(hip or torch.version.cuda) or "",
     )
+
+
+@contextmanager
+def spare_core(device: torch.device) -> Iterator[None]:
+    """Measure a CPU with one thread fewer than torch would take, for the block.
+
+    Threads of an operator wait for the slowest; where every core has one, anything else
+    that runs stops them all. OMP_NUM_THREADS, where it is set, is kept.
+    """
+    threads = torch.get_num_threads()
+    if device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def refusals(device: torch.device) -> list[str]:
@@ -79,10 +98,10 @@ def refusals(device: torch.device) -> list[str]:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
     ):
         reasons.append("the process runs under MPS; stop it or unset CUDA_MPS_*")
-    index = device.index or 0
-    if mig_enabled(index):
+    index, uuid = device.index or 0, facts(device).uuid
+    if mig_enabled(index, uuid):
         reasons.append("MIG is enabled, so the slice's memory system is shared")
-    others = foreign_compute_processes(index, own_context=_has_context(index))
+    others = foreign_compute_processes(index, uuid, own_context=_has_context(index))
     if others:
         names = ", ".join(str(pid) for pid in others)
         reasons.append(f"other processes compute on this GPU: {names}")

@@ -1,15 +1,31 @@
 """Device memory: refuse what cannot fit, and say clearly when it ran out."""
 
+import resource
+
 import torch
 
 from layerscope.environment import available_memory_bytes
 from layerscope.errors import MeasurementError
 
+_CPU_FAILURE = "can't allocate memory"
 _ADVICE = "use fewer --passes, --tp N --shard-shaped, or a shorter --context"
 
 
-def out_of_memory() -> str:
-    """The line for a device allocation that failed, with what is left."""
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an allocation failed; torch has no class of its own for that on CPUs."""
+    return isinstance(error, torch.OutOfMemoryError) or _CPU_FAILURE in str(error)
+
+
+def peak_memory_bytes() -> int:
+    """Largest resident set that this process has had on the host."""
+    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux's unit
+    return kibibytes * 1024
+
+
+def out_of_memory(error: RuntimeError) -> str:
+    """The line for an allocation that failed with `error`, with what is left."""
+    if not isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory, {available_memory_bytes() / 1e9:.1f} GB free; {_ADVICE}"
     free, total = torch.cuda.mem_get_info()
     return (
         f"out of GPU memory, {free / 1e9:.1f} of {total / 1e9:.1f} GB free; {_ADVICE}"

@@ -79,7 +79,7 @@ class TorchGraphPlayer:
             with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
                 body(passes)
         except torch.OutOfMemoryError as error:
-            raise MeasurementError(out_of_memory()) from error
+            raise MeasurementError(out_of_memory(error)) from error
         except RuntimeError as error:
             cause = str(error).splitlines()[0]
             msg = f"the layer cannot be captured into a graph: {cause}"

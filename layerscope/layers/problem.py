@@ -118,7 +118,7 @@ class Problem:
     """int64 [1] on the device: which of the inputs is loaded."""
 
     launches: Tensor
-    """int64 [1] on the device: replays since `restart`, from 0; -1 before the first."""
+    """int64 [1] on the device: replays so far, from 0; `hold` of them a step."""
 
     hold: Tensor
     """int64 [1] on the device: consecutive replays that share a step."""
@@ -249,12 +249,12 @@ def new_slots(problem: Problem, pass_index: int) -> Tensor:
     return (pages * spec.page_size + positions % spec.page_size).flatten()
 
 
-def restart(problem: Problem, hold: int) -> None:
-    """Begin again at step 0, and let `hold` replays in a row share each step.
+def restart(problem: Problem, hold: int, step: int = 0) -> None:
+    """Let the next replay run `step`, and `hold` replays in a row share each step.
 
     Replays that are compared with each other then run the same inputs and experts.
     """
-    problem.launches.fill_(-1)
+    problem.launches.fill_(step * hold - 1)
     problem.hold.fill_(hold)
 
 

@@ -139,21 +139,50 @@ def _enclosing(launcher: Raw, ranges: list[tuple[Mark, Raw]]) -> dict[str, str]:
 def by_order(
     launch: Launch, expected: Sequence[Expected], group: Sequence[Raw]
 ) -> Recorded:
-    """Map the events of one launch to the eager sequence, by order.
+    """Map the events of one launch on a GPU to the eager sequence, by order.
 
-    An event whose name is not the expected one, and any event past the sequence,
-    counts as unmapped; a sequence that is not filled leaves nodes without events.
+    One event too few shifts all that follow, so a launch of another length or with
+    another name anywhere is a mismatch as a whole.
     """
-    events, unmapped = [], max(0, len(group) - len(expected))
-    for node, (want, raw) in enumerate(zip(expected, group, strict=False)):
-        if raw.name != want.name:
-            unmapped += 1
-            continue
-        events.append(
-            Event(node, _kind(raw.name), raw.name, raw.lane, raw.start_ns, raw.end_ns)
-        )
+    events = [
+        Event(node, _kind(raw.name), raw.name, raw.lane, raw.start_ns, raw.end_ns)
+        for node, raw in enumerate(group)
+    ]
+    names = [want.name for want in expected]
+    is_same = [raw.name for raw in group] == names
+    return _sequence(launch, expected, events, is_same=is_same)
+
+
+def by_place(
+    launch: Launch, expected: Sequence[Expected], found: Sequence[tuple[Place, Raw]]
+) -> Recorded:
+    """Map the operators of one launch on a CPU to the expected ones, by order.
+
+    Their places are known, so an operator in another region is a mismatch too.
+    """
+    events = [
+        Event(node, "operator", raw.name, 0, raw.start_ns, raw.end_ns)
+        for node, (_, raw) in enumerate(found)
+    ]
+    is_same = placed(found) == list(expected)
+    return _sequence(launch, expected, events, is_same=is_same)
+
+
+def placed(found: Iterable[tuple[Place, Raw]]) -> list[Expected]:
+    """The sequence that other launches of a replay must show, from those of one."""
+    return [Expected(place, raw.name) for place, raw in found]
+
+
+def _sequence(
+    launch: Launch, expected: Sequence[Expected], events: list[Event], *, is_same: bool
+) -> Recorded:
     places = {node: want.place for node, want in enumerate(expected)}
-    return Recorded(launch, tuple(events), places, (), unmapped)
+    if is_same:
+        return Recorded(launch, tuple(events), places)
+    reason = "other names, regions or order than expected"
+    if len(events) != len(expected):
+        reason = f"{len(events)} records where {len(expected)} were expected"
+    return Recorded(launch, (), places, mismatch=reason)
 
 
 def _kind(name: str) -> str:

@@ -1,8 +1,8 @@
 """What every recorder gives, and the checks that make a recording trustworthy.
 
-A recorder turns launches into one `Event` list a launch; `verified` then demands that
-the events are exactly the replay's nodes, in an order its edges allow. A replay that
-fails is dropped and counted; a record that belongs to no node refuses the whole arm.
+A recorder turns launches into one `Event` list a launch; `fault` then demands that the
+events are exactly the replay's nodes, in an order its edges allow. A replay that fails
+is dropped and counted; a record that belongs to no node refuses the whole arm.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +65,9 @@ class Recorded:
     unmapped: int = 0
     """Records of this launch that belong to no node of a known region."""
 
+    mismatch: str | None = None
+    """Why the records could not be told apart by their order; None where they were."""
+
 
 class Recorder(Protocol):
     """Watches launches while it is attached."""
@@ -85,11 +88,17 @@ class Recorder(Protocol):
 def fault(recorded: Recorded) -> str | None:
     """Why the replay cannot be trusted, or None.
 
-    Checked: every expected node exactly once and at least one, end not before start,
-    and no node that starts before a node it depends on.
+    Checked: records that could be told apart, every expected node exactly once and at
+    least one, end not before start, and no node that starts before one it depends on.
     """
+    if recorded.mismatch is not None:
+        return recorded.mismatch
     if not recorded.places:
         return "nothing was recorded"
+    return _fault_of_records(recorded)
+
+
+def _fault_of_records(recorded: Recorded) -> str | None:
     starts: dict[int, int] = {}
     for event in recorded.events:
         if event.node in starts:

@@ -1,9 +1,9 @@
 """The torch.profiler recorder: CPU operators, and GPU kernels where CUPTI is missing.
 
-On a CPU every outermost operator is a kernel. On a GPU torch's records carry no graph
-node, so a replay is mapped by order: the body runs once eagerly under the profiler,
-which gives the sequence of (region, kernel name); a replay must then show the same
-names in the same order, or it is not trusted.
+On a CPU every outermost operator is a kernel, and the first recorded launch of a replay
+gives the sequence of (region, name). On a GPU torch's records carry no graph node, so
+the body runs once eagerly under the profiler, which gives that sequence. A launch must
+then show the same sequence, or it is dropped.
 """
 
 import os
@@ -22,11 +22,13 @@ from layerscope.record.kineto import (
     Expected,
     Raw,
     by_order,
+    by_place,
     eager_sequence,
     launch_groups,
     operators,
+    placed,
 )
-from layerscope.record.recorder import Event, Launch, Recorded
+from layerscope.record.recorder import Launch, Recorded
 from layerscope.regions import Mark, observing
 
 
@@ -71,7 +73,7 @@ class TorchProfilerRecorder:
             MeasurementError: the profiler saw a different number of launches.
         """
         if not self._gpu:
-            return _record_on_cpu(launches)
+            return self._record_on_cpu(launches)
         for launch in launches:
             if launch.replay not in self._expected:
                 self._expected[launch.replay] = _eager_sequence(launch.replay)
@@ -88,6 +90,17 @@ class TorchProfilerRecorder:
             by_order(launch, self._expected[launch.replay], group)
             for launch, group in zip(launches, groups, strict=True)
         ]
+
+    def _record_on_cpu(self, launches: Sequence[Launch]) -> list[Recorded]:
+        replays = operators(_profiled(launches, ()))
+        recordings = []
+        for index, launch in enumerate(launches):
+            found = replays.get(index, [])
+            # A launch that showed nothing is a fault, not what others must look like.
+            expected = self._expected.get(launch.replay) or placed(found)
+            self._expected[launch.replay] = expected
+            recordings.append(by_place(launch, expected, found))
+        return recordings
 
 
 def _profiled(launches: Sequence[Launch], warm_up: Sequence[Launch]) -> list[Raw]:
@@ -139,20 +152,6 @@ def _raw(event: Any) -> Raw:  # noqa: ANN401 (the profiler's own class has no st
         event.linked_correlation_id(),
         event.is_user_annotation(),
     )
-
-
-def _record_on_cpu(launches: Sequence[Launch]) -> list[Recorded]:
-    replays = operators(_profiled(launches, ()))
-    recorded = []
-    for index, launch in enumerate(launches):
-        events, places = [], {}
-        for node, (place, raw) in enumerate(replays.get(index, [])):
-            places[node] = place
-            events.append(
-                Event(node, "operator", raw.name, 0, raw.start_ns, raw.end_ns)
-            )
-        recorded.append(Recorded(launch, tuple(events), places))
-    return recorded
 
 
 def _eager_sequence(replay: Replay) -> list[Expected]:

@@ -6,7 +6,6 @@ from typing import TextIO
 
 from rich import progress as bars
 from rich.console import Console
-from rich.text import Text
 
 from layerscope.progress import Progress, SilentProgress
 
@@ -29,10 +28,6 @@ class RichProgress:
         """Move the bar on."""
         if self._task is not None:
             self._bar.advance(self._task, steps)
-
-    def note(self, text: str) -> None:
-        """Leave one line above the bar."""
-        self._bar.console.print(Text(text))
 
 
 @contextmanager

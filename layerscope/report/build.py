@@ -9,7 +9,7 @@ from layerscope.report.facts import facts
 from layerscope.report.measures import Measures, measures
 from layerscope.report.tables import REFERENCE, tables
 from layerscope.run import Run, RunHeader
-from layerscope.units import format_ns
+from layerscope.units import format_estimate, format_ns, format_percent
 
 
 def build_report(run: Run) -> Report:
@@ -27,14 +27,15 @@ def build_report(run: Run) -> Report:
 
 def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
     yield (
-        "anchor: time of a pass in unprofiled replays, median with 95 % interval; "
-        "changes are paired by round and judged against the noise floor"
+        "anchor: time of a pass in unprofiled replays, mean over captures of the "
+        "median over rounds, with 95 % interval; changes are paired by round and "
+        "judged against the noise floor"
     )
     if measured.profiled_ns:
         yield (
             "shares are observed: where the time of a profiled pass goes, not what "
-            "removing a region would save; only mean shares, gaps, sums and hidden "
-            "times add up"
+            "removing a region would save; mean shares add up to the profiled mean, "
+            "gaps, sums and hidden times to their totals, medians to nothing"
         )
     backends = {arm.backend for arm in header.study.arms}
     if REFERENCE in backends and len(header.study.arms) > 1:
@@ -44,9 +45,20 @@ def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
         )
     if header.study.spec.shard_shaped:
         yield "shard-shaped: the all-reduce between ranks is in no figure"
+    yield from _notes_on_arms(header, measured)
+
+
+def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
     for arm, comparison in measured.comparisons.items():
-        if comparison.verdict is Verdict.UNKNOWN:
+        if comparison.verdict is Verdict.UNKNOWN and arm != measured.again:
             yield f"{arm}: unknown whether it differs: {comparison.reason}"
+    for row in measured.regions.iter_rows(named=True):
+        fewest, most = row["kernels_min"], row["kernels_max"]
+        if fewest != most:
+            yield (
+                f"{row['arm']}: kernels a pass vary between {fewest} and {most} in "
+                f"{row['region']}"
+            )
     for decision in header.decisions:
         if decision.reason:
             yield (
@@ -63,14 +75,40 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         yield "no kernels were recorded, so there are no shares by region"
     if not measured.anchors[measured.base].samples:
         yield "no whole round was sampled, so there are no anchors"
+    yield from _doubts(header, measured)
+    reasons = throttle_reasons(run.samples)
+    if reasons:
+        yield f"the clock was held down: {', '.join(reasons)}"
+    yield from header.warnings
+
+
+def _doubts(header: RunHeader, measured: Measures) -> Iterator[str]:
+    """What in the figures themselves speaks against them."""
+    layer_ns = measured.anchors[measured.base].value
+    aimed = header.study.target_interval
+    for arm, comparison in measured.comparisons.items():
+        if comparison.verdict is Verdict.UNKNOWN:
+            continue
+        found = comparison.difference
+        if arm == measured.again and not found.low <= 0 <= found.high:
+            change = format_estimate(
+                found.value, found.low, found.high, comparison.relative
+            )
+            yield (
+                f"two captures of the same arm differ by {change}: the noise floor "
+                "includes it"
+            )
+        reached = (found.high - found.low) / 2 / layer_ns
+        if reached > aimed:
+            yield (
+                f"the interval of {arm} is ±{format_percent(reached)} of the layer, "
+                f"wider than the {format_percent(aimed)} aimed at; raise --time-budget "
+                "or --captures"
+            )
     for arm, shift in measured.shifts.items():
         if shift.excess_ns > 0:
             moved = format_ns(shift.value_ns, signed=True)
             yield (
                 f"the anchor of {arm} moved by {moved} from before the profiler to "
-                "after it, more than captures differ: the machine changed in the run"
+                "after it, beyond the 95 % spread of captures"
             )
-    reasons = throttle_reasons(run.samples)
-    if reasons:
-        yield f"the clock was held down: {', '.join(reasons)}"
-    yield from header.warnings

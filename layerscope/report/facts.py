@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
+from layerscope.analyze.statistics import MIN_CAPTURES
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.clocks import clock_facts
 from layerscope.report.document import Fact
@@ -14,6 +15,7 @@ from layerscope.run import Run, RunHeader
 from layerscope.units import (
     format_bytes,
     format_count,
+    format_estimate,
     format_ns,
     format_number,
     format_percent,
@@ -58,6 +60,8 @@ def _layer(header: RunHeader) -> Iterator[Fact]:
     yield Fact("model", f"{model.name}, layer {spec.layer} of {model.layers}")
     yield Fact("step", _step(spec))
     yield Fact("types", f"{spec.dtype} activations, {spec.weight_dtype} weights")
+    if header.weights:
+        yield Fact("weights", header.weights)
     yield Fact("ranks", _ranks(spec))
     if model.experts:
         drawn = [count for step in header.distinct_experts for count in step]
@@ -115,6 +119,9 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
             f"{name} {format_number(s, 1)} s" for name, s in header.seconds.items()
         ]
         yield Fact("took", ", ".join(parts))
+    if header.host_memory_bytes > 0:
+        peak = format_bytes(header.host_memory_bytes)
+        yield Fact("host memory", f"{peak} at the peak of the process")
 
 
 def _recorder(run: Run) -> str:
@@ -133,7 +140,7 @@ def _samples(run: Run, measured: Measures) -> str:
     passes = dict(anchors.group_by("arm").agg(pl.col("passes").sum()).iter_rows())
     parts = [
         f"{arm} {format_count(passes[arm])} passes in {estimate.samples} rounds "
-        f"(effective {format_number(estimate.effective, 0)})"
+        f"(effective {format_number(estimate.effective, 0)} within captures)"
         for arm, estimate in measured.anchors.items()
         if arm in passes
     ]
@@ -145,21 +152,11 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     layer_ns = measured.anchors[measured.base].value
     yield Fact("noise floor", _floor(measured, layer_ns))
     yield from _linearity(measured, layer_ns)
-    effects = [
-        _observer_effect(measured, arm)
-        for arm in measured.arms
-        if arm in measured.profiled_ns
-    ]
+    effects = [_observer_effect(measured, arm) for arm in measured.observer_effects]
     if effects:
         yield Fact("observer effect", "; ".join(effects))
     if measured.shifts:
-        arm, shift = max(measured.shifts.items(), key=lambda item: item[1].excess_ns)
-        change = _change(shift.value_ns, measured.anchors[arm].value)
-        side = "more than" if shift.excess_ns > 0 else "no more than"
-        yield Fact(
-            "anchors again",
-            f"{change} after profiling ({arm}), {side} captures differ",
-        )
+        yield Fact("anchors again", _shift(measured))
     yield from clock_facts(run.samples)
     drops = [f"{d.replays} of {d.arm}: {d.reason}" for d in run.header.drops]
     yield Fact("dropped replays", "; ".join(drops) or "none")
@@ -168,7 +165,7 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
 def _floor(measured: Measures, layer_ns: float) -> str:
     floor_ns = measured.floor_ns
     if not math.isfinite(floor_ns):
-        return "unknown: too few rounds of the A/A arm"
+        return f"unknown: needs {MIN_CAPTURES} captures of {measured.again}"
     share = format_percent(floor_ns / layer_ns)
     return f"{format_ns(floor_ns)} ({share} of the layer), from {measured.again}"
 
@@ -178,19 +175,38 @@ def _linearity(measured: Measures, layer_ns: float) -> Iterator[Fact]:
     if not rows:
         return
     worst = max(rows, key=lambda row: abs(row["deviation_ns"]))
-    side = "within" if abs(worst["deviation_ns"]) <= measured.floor_ns else "beyond"
     yield Fact(
         "linearity",
         f"middle length off the line by {_change(worst['deviation_ns'], layer_ns)} "
-        f"a pass at most ({worst['arm']}), {side} the noise floor",
+        f"a pass at most ({worst['arm']}), {_beside_floor(worst, measured.floor_ns)}",
     )
 
 
+def _beside_floor(row: dict[str, Any], floor_ns: float) -> str:
+    if not math.isfinite(floor_ns):
+        return "noise floor unknown"
+    side = "within" if abs(row["deviation_ns"]) <= floor_ns else "beyond"
+    return f"{side} the noise floor"
+
+
 def _observer_effect(measured: Measures, arm: str) -> str:
-    anchor_ns = measured.anchors[arm].value
-    added_ns = measured.profiled_ns[arm] - anchor_ns
-    a_kernel = format_ns(added_ns / measured.kernels[arm], signed=True)
-    return f"{arm} {_change(added_ns, anchor_ns)}, {a_kernel} a kernel"
+    added = measured.observer_effects[arm]
+    relative = added.value / measured.anchors[arm].value
+    change = format_estimate(added.value, added.low, added.high, relative)
+    if added.low <= 0 <= added.high:
+        return f"{arm} {change}, not told from zero"
+    a_kernel = format_ns(added.value / measured.kernels[arm], signed=True)
+    return f"{arm} {change}, {a_kernel} a kernel"
+
+
+def _shift(measured: Measures) -> str:
+    """The shift that is furthest beyond, or least within, what captures differ by."""
+    arm, shift = max(measured.shifts.items(), key=lambda item: item[1].excess_ns)
+    if not math.isfinite(shift.bound_ns):
+        return "unknown: one capture"
+    change = _change(shift.value_ns, measured.anchors[arm].value)
+    side = "beyond" if shift.excess_ns > 0 else "within"
+    return f"{change} after profiling ({arm}), {side} the 95 % spread of captures"
 
 
 def _change(change_ns: float, base_ns: float) -> str:

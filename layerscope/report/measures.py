@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from layerscope.analyze.bootstrap import prediction_bound
+from layerscope.analyze.bootstrap import LEVEL, prediction_bound
 from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import (
     ANCHOR,
@@ -14,6 +14,7 @@ from layerscope.analyze.statistics import (
     compare,
     linearity,
     noise_floor,
+    observer_effect,
     pass_times,
     share_changes,
 )
@@ -31,7 +32,10 @@ class Shift:
     value_ns: float
 
     bound_ns: float
-    """What one capture, as was measured after, may differ from the ones before."""
+    """What one capture, as was measured after, may differ from the ones before.
+
+    It holds for 95 % of runs, all their arms together. Infinite after one capture.
+    """
 
     @property
     def excess_ns(self) -> float:
@@ -64,6 +68,9 @@ class Measures:
     floor_ns: float
     """The noise floor; infinite where too few A/A rounds exist."""
 
+    observer_effects: dict[str, Estimate]
+    """What the profiler added to a pass, of every arm that was profiled."""
+
     linearity: pl.DataFrame
     """`statistics.linearity` of the anchor phase, captured graphs."""
 
@@ -75,7 +82,10 @@ class Measures:
 
     @property
     def profiled_ns(self) -> dict[str, float]:
-        """Mean increment of a profiled pass, of every arm that was profiled."""
+        """Mean increment of a profiled pass, of every arm that was profiled.
+
+        It is what the mean shares of the regions add up to.
+        """
         sums = self.regions.group_by("arm").agg(pl.col("share_mean_ns").sum())
         return dict(sums.iter_rows())
 
@@ -94,6 +104,8 @@ def measures(run: Run) -> Measures:
     anchors = {arm: anchor(times, arm) for arm in arms}
     floor_ns = noise_floor(times, base, again)
     shares = pass_shares(run.kernels)
+    regions = region_table(shares).filter(pl.col("experiment") == CAPTURED)
+    profiled = set(regions["arm"])
     lines = linearity(run.samples)
     return Measures(
         base=base,
@@ -103,10 +115,15 @@ def measures(run: Run) -> Measures:
         shifts=_shifts(times),
         comparisons={arm: compare(times, base, arm, floor_ns) for arm in arms[1:]},
         floor_ns=floor_ns,
+        observer_effects={
+            arm: observer_effect(shares, times, arm)
+            for arm in arms
+            if anchors[arm].samples and arm in profiled
+        },
         linearity=lines.filter(
             pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED
         ),
-        regions=region_table(shares).filter(pl.col("experiment") == CAPTURED),
+        regions=regions,
         share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
     )
 
@@ -114,14 +131,18 @@ def measures(run: Run) -> Measures:
 def _shifts(times: pl.DataFrame) -> dict[str, Shift]:
     shifts = {}
     captured = pl.col("experiment") == CAPTURED
-    for arm in times.filter(pl.col("phase") == AFTER)["arm"].unique().sort():
+    arms = times.filter(pl.col("phase") == AFTER)["arm"].unique().sort()
+    # several arms are looked at, and one that strays by chance must stay rare (Dunn
+    # 1961, after Bonferroni)
+    level = 1 - (1 - LEVEL) / max(arms.len(), 1)
+    for arm in arms:
         before = anchor(times, arm)
         if before.samples:
             rows = times.filter(
                 captured, pl.col("phase") == ANCHOR, pl.col("arm") == arm
             )
             medians = rows.group_by("capture").agg(pl.col("pass_ns").median())
-            bound_ns = prediction_bound(medians["pass_ns"].to_numpy())
+            bound_ns = prediction_bound(medians["pass_ns"].to_numpy(), level)
             after = anchor(times, arm, phase=AFTER)
             shifts[arm] = Shift(after.value - before.value, bound_ns)
     return shifts

@@ -18,7 +18,7 @@ _LAYER: Final = (
     Column("anchor_ns", "anchor", Kind.INTERVAL),
     Column("change_ns", "change", Kind.INTERVAL),
     Column("traffic_bytes", "touched / required", Kind.TRAFFIC),
-    Column("profiled_ns", "profiled", Kind.TIME),
+    Column("profiled_ns", "profiled mean", Kind.TIME),
     Column("kernels", "kernels", Kind.COUNT),
 )
 _REGIONS: Final = (
@@ -68,7 +68,7 @@ def _layer_row(header: RunHeader, measured: Measures, arm: str) -> tuple[Cell, .
     return (
         arm,
         Interval(anchor.value, anchor.low, anchor.high) if anchor.samples else None,
-        _interval(measured.comparisons.get(arm)),
+        _interval(measured.comparisons.get(arm), is_judged=arm != measured.again),
         _traffic(header.bytes, arm.removesuffix(AA_SUFFIX)),
         measured.profiled_ns.get(arm),
         measured.kernels.get(arm),
@@ -96,20 +96,25 @@ def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
     if arm == measured.base:
         title = f"regions of {arm}, a profiled pass"
         return Table(title, _REGIONS, (*rows, total), has_total=True)
+    is_judged = arm != measured.again
     changes = measured.share_changes[arm]
     title = f"regions of {arm}, a profiled pass, change of mean share "
     return Table(
         title=title + against(header, measured),
         columns=(*_REGIONS, _CHANGE),
         rows=(
-            *((*row, _interval(changes.get(row[0]))) for row in rows),
+            *(
+                (*row, _interval(changes.get(row[0]), is_judged=is_judged))
+                for row in rows
+            ),
             (*total, None),
         ),
         has_total=True,
     )
 
 
-def _interval(comparison: Comparison | None) -> Interval | None:
+def _interval(comparison: Comparison | None, *, is_judged: bool) -> Interval | None:
+    """The change with its verdict, but for the A/A arm, which the floor is made of."""
     if comparison is None or not comparison.difference.samples:
         return None
     difference = comparison.difference
@@ -118,6 +123,6 @@ def _interval(comparison: Comparison | None) -> Interval | None:
         low=difference.low,
         high=difference.high,
         relative=comparison.relative,
-        verdict=comparison.verdict,
-        reason=comparison.reason,
+        verdict=comparison.verdict if is_judged else "",
+        reason=comparison.reason if is_judged else "",
     )

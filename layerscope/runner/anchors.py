@@ -15,7 +15,7 @@ from layerscope.graphs.replay import Timing
 from layerscope.nvml import Clocks
 from layerscope.runner.bench import Bench
 from layerscope.schema import SAMPLES, empty
-from layerscope.study import CAPTURED, Slot, order
+from layerscope.study import CAPTURED, FEWEST_ROUNDS, Slot, order
 
 _CHECK_EVERY: Final = 8
 """Rounds between two looks at whether the interval is small enough."""
@@ -33,7 +33,7 @@ class Phase:
 
     name: str
     capture: int
-    deadline_s: float
+    patience_s: float
     """Monotonic time after which no round beyond the planned ones begins."""
 
 
@@ -49,6 +49,7 @@ class _Round:
 def measure(bench: Bench, phase: Phase) -> None:
     """Run rounds until the plan is met and the paired interval is small, or time is up.
 
+    The study's own deadline ends even planned rounds, but for the fewest that tell.
     One round is always in flight while the one before is read, so that the device never
     idles between rounds. Samples go to the run as they come; when something stops the
     rounds, those that were enqueued whole are still read.
@@ -60,7 +61,10 @@ def measure(bench: Bench, phase: Phase) -> None:
     saved_s = time.monotonic()
     try:
         for index, slots in enumerate(rounds):
-            if index >= bench.study.rounds and _is_enough(bench, phase, frames, index):
+            if index >= bench.study.rounds:
+                if _is_enough(bench, phase, frames, index):
+                    break
+            elif bench.must_stop(index, FEWEST_ROUNDS):
                 break
             pending.append(_enqueue(bench, index, slots))
             if len(pending) > 1:
@@ -117,7 +121,7 @@ def _samples(bench: Bench, phase: Phase, round_: _Round) -> pl.DataFrame:
 def _is_enough(
     bench: Bench, phase: Phase, frames: list[pl.DataFrame], index: int
 ) -> bool:
-    if time.monotonic() >= phase.deadline_s:
+    if time.monotonic() >= phase.patience_s:
         return True
     if index % _CHECK_EVERY:
         return False

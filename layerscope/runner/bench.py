@@ -1,7 +1,10 @@
 """The bench: one problem on one device, its arms, and what plays them."""
 
+import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 
@@ -42,11 +45,18 @@ class Bench:
     replays: dict[tuple[str, int], Replay] = field(default_factory=dict)
     """Of the current capture, by arm name and length."""
 
-    step: int = 0
+    step: int = -1
     """The step that the last enqueued replay runs; mirrors the device's counter."""
+
+    deadline_s: float = inf
+    """Monotonic time at which the study's budget ends."""
+
+    is_cut: bool = False
+    """Whether the budget ended something that was planned."""
 
     _launched: int = -1
     _hold: int = 1
+    _captures: int = 0
 
     def body(self, arm: str) -> Body:
         """What one replay of `arm` runs: the head, then the passes by region."""
@@ -67,11 +77,18 @@ class Bench:
     def capture(self, lengths: Sequence[int] | None = None) -> None:
         """Replace all replays by fresh ones, and warm them.
 
+        Arms are captured in a random order, for where a capture's memory lies depends
+        on what was captured before it.
+
         Args:
             lengths: of the study's, those that are needed; None for all.
         """
         self.release()
-        for arm in self.arms:
+        seed = f"{self.study.seed}:capture:{self._captures}"
+        self._captures += 1
+        arms = list(self.arms)
+        random.Random(seed).shuffle(arms)  # noqa: S311 (not a secret)
+        for arm in arms:
             body = self.body(arm)
             with arm_range(arm), observing(NvtxObserver()):
                 first: Replay | None = None
@@ -84,20 +101,28 @@ class Bench:
                 replay.launch()
         self.player.wait()
 
+    def must_stop(self, done: int, fewest: int) -> bool:
+        """Whether the budget has ended and `fewest` of what is planned are `done`."""
+        if done < fewest or time.monotonic() < self.deadline_s:
+            return False
+        self.is_cut = True
+        return True
+
     def longest(self, arm: str) -> Replay:
         """The replay of `arm` with every pass."""
         return self.replays[arm, self.study.passes]
 
     def restart(self, hold: int) -> None:
-        """Begin at step 0 again, and let `hold` replays in a row share each step.
+        """Go on with the next step, and let `hold` replays in a row share each step.
 
         A round whose replays share a step compares arms and lengths on the same inputs
         and experts; without that, the draw of experts would be noise between them.
         """
+        step = (self.step + 1) % self.study.steps
         self.player.wait()
-        restart(self.problem, hold)
+        restart(self.problem, hold, step)
         self.player.wait()
-        self._launched, self._hold = -1, hold
+        self._launched, self._hold = step * hold - 1, hold
 
     def next_step(self) -> int:
         """Count one enqueued replay; the step it runs."""
@@ -132,15 +157,15 @@ def open_bench(
     header.builds = [arms[arm.name].build for arm in study.arms]
     header.decisions = [d for arm in study.arms for d in arms[arm.name].decisions]
     header.distinct_experts = _distinct(problem)
-    device = problem.device
+    facts = header.environment.device
     return Bench(
         study=study,
         problem=problem,
-        player=player_for(device),
+        player=player_for(problem.device),
         arms=arms,
         writer=writer,
         progress=progress,
-        clocks=ClockReader(device.index or 0 if device.type == "cuda" else None),
+        clocks=ClockReader(None if facts.type == "cpu" else facts.index, facts.uuid),
         head=head_for(problem),
         required=_required(problem),
     )

@@ -11,9 +11,19 @@ from typing import Final
 import torch
 
 from layerscope.environment import collect
-from layerscope.errors import LayerscopeError, MeasurementError, RecordError
+from layerscope.errors import (
+    InputError,
+    LayerscopeError,
+    MeasurementError,
+    RecordError,
+)
 from layerscope.graphs import device as devices
-from layerscope.graphs.memory import check_memory, out_of_memory
+from layerscope.graphs.memory import (
+    check_memory,
+    is_out_of_memory,
+    out_of_memory,
+    peak_memory_bytes,
+)
 from layerscope.layers.checkpoint import load_layer
 from layerscope.layers.families import estimate_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
@@ -34,9 +44,12 @@ from layerscope.runner.anchors import Phase, measure
 from layerscope.runner.bench import Bench, open_bench, required_per_region
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import record
-from layerscope.study import Study
+from layerscope.study import FEWEST_CAPTURES, Study
 
-_ANCHOR_SHARE: Final = 0.5
+_L2_FACTOR: Final = 5
+"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
+
+_ANCHOR_SHARE: Final = 0.4
 """Part of the time budget in which anchors may add to the planned rounds."""
 
 _AFTER: Final = "after"
@@ -69,6 +82,11 @@ def profile(study: Study, options: RunnerOptions) -> Run:
     """
     study.spec.check()
     device = devices.resolve(options.device)
+    with devices.spare_core(device), torch.no_grad():
+        return _profile(study, device, options)
+
+
+def _profile(study: Study, device: torch.device, options: RunnerOptions) -> Run:
     recorder = recorder_for(options.recorder, device)
     _refuse(study, device)
     header = RunHeader(
@@ -80,12 +98,13 @@ def profile(study: Study, options: RunnerOptions) -> Run:
     )
     check_memory(device, estimate_bytes(study.spec, study.passes, study.steps))
     writer = RunWriter(options.output, header)
-    with _partial_on_failure(writer), torch.no_grad():
+    with _partial_on_failure(writer):
         began_s = time.monotonic()
-        problem = _make_problem(study, device, options)
+        problem = _make_problem(study, device, options, header)
         made_s = time.monotonic()
         bench = open_bench(study, problem, writer, options.progress)
         _measure(bench, recorder)
+        header.host_memory_bytes = peak_memory_bytes()
         header.seconds = {
             "weights": round(made_s - began_s, 1),
             "study": round(time.monotonic() - made_s, 1),
@@ -95,24 +114,30 @@ def profile(study: Study, options: RunnerOptions) -> Run:
 
 def _refuse(study: Study, device: torch.device) -> None:
     """Collect every reason against measuring, before weights are made."""
-    reasons = devices.refusals(device)
+    backends = {arm.name: load(arm.backend) for arm in study.arms}
+    wrong = [
+        f"{arm.name} {reason}"
+        for arm in study.arms
+        for reason in check_switches(arm, backends[arm.name])
+    ]
+    if wrong:
+        raise InputError("; ".join(wrong))
     facts = devices.facts(device)
-    for arm in study.arms:
-        backend = load(arm.backend)
-        against = backend.refusals(study.spec, facts) + check_switches(arm, backend)
-        reasons += [f"{arm.name} {reason}" for reason in against]
+    reasons = devices.refusals(device) + [
+        f"{name} {reason}"
+        for name, backend in backends.items()
+        for reason in backend.refusals(study.spec, facts)
+    ]
     if reasons:
         raise MeasurementError("; ".join(reasons))
 
 
 def _make_problem(
-    study: Study, device: torch.device, options: RunnerOptions
+    study: Study, device: torch.device, options: RunnerOptions, header: RunHeader
 ) -> Problem:
     options.progress.phase(f"making {study.passes} passes of weights and KV", 1)
-    spec = study.spec
-    weights = None
-    if options.model_folder is not None:
-        weights = load_layer(options.model_folder, spec.model, spec.layer)
+    spec, folder = study.spec, options.model_folder
+    weights = None if folder is None else load_layer(folder, spec.model, spec.layer)
     problem = make_problem(
         spec,
         ProblemOptions(
@@ -124,6 +149,10 @@ def _make_problem(
         ),
     )
     options.progress.advance()
+    random_weights = f"random, seed {study.seed}"
+    header.weights = random_weights if weights is None else f"read from {folder}"
+    if folder is not None and weights is None:
+        header.warnings.append(f"{folder} holds no weights: they are {random_weights}")
     return problem
 
 
@@ -140,8 +169,12 @@ def _measure(bench: Bench, recorder: Recorder | None) -> None:
         for arm in study.arms
         for region in bench.problem.spec.regions
     ]
-    budget_s = study.time_budget_s * _ANCHOR_SHARE / study.captures
+    header.warnings += _cache_warnings(bench, sum(required.values()))
+    bench.deadline_s = time.monotonic() + study.time_budget_s
+    patience_s = study.time_budget_s * _ANCHOR_SHARE / study.captures
     for capture in range(study.captures):
+        if bench.must_stop(capture, FEWEST_CAPTURES):
+            break
         bench.progress.phase(
             f"anchors, capture {capture + 1} of {study.captures}", study.rounds
         )
@@ -149,10 +182,27 @@ def _measure(bench: Bench, recorder: Recorder | None) -> None:
         checks = check_arms(bench)
         if capture == 0:
             header.numerics = checks
-        measure(bench, Phase(_ANCHOR, capture, time.monotonic() + budget_s))
+        measure(bench, Phase(_ANCHOR, capture, time.monotonic() + patience_s))
     if recorder is not None:
         _record(bench, recorder)
     bench.release()
+    if bench.is_cut:
+        header.warnings.append(
+            f"the time budget of {study.time_budget_s:g} s ended before the plan was "
+            "done: fewer rounds or captures were made; raise --time-budget"
+        )
+
+
+def _cache_warnings(bench: Bench, pass_bytes: int) -> Iterator[str]:
+    """What is wrong with replays that the L2 cache could hold for the next one."""
+    l2_bytes = bench.writer.header.environment.device.l2_bytes
+    shortest = min(bench.study.lengths)
+    if shortest * pass_bytes < _L2_FACTOR * l2_bytes:
+        yield (
+            f"a replay of {shortest} passes needs {shortest * pass_bytes / 1e6:.0f} MB,"
+            f" less than {_L2_FACTOR} times the L2 cache of {l2_bytes / 1e6:.0f} MB: "
+            "weights may be read from the cache; raise --passes or the model's size"
+        )
 
 
 def _record(bench: Bench, recorder: Recorder) -> None:
@@ -162,14 +212,17 @@ def _record(bench: Bench, recorder: Recorder) -> None:
     several say how much of a difference that is.
     """
     captures = bench.study.captures
-    last = 2 * captures - 1
-    for capture in range(captures, last + 1):
-        bench.capture(None if capture == last else (bench.study.passes,))
+    for capture in range(captures, 2 * captures):
+        done = capture - captures + 1
+        is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
+        bench.capture(None if is_last else (bench.study.passes,))
         check_arms(bench)
         record(bench, recorder, capture)
         bench.writer.checkpoint()
+        if is_last:
+            break
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
-    measure(bench, Phase(_AFTER, last, time.monotonic()))
+    measure(bench, Phase(_AFTER, capture, time.monotonic()))
 
 
 @contextmanager
@@ -182,8 +235,10 @@ def _partial_on_failure(writer: RunWriter) -> Iterator[None]:
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
-    except torch.OutOfMemoryError as error:
-        reason = out_of_memory()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = out_of_memory(error)
         raise MeasurementError(reason) from error
     except LayerscopeError as error:
         reason = str(error)

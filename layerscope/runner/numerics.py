@@ -12,15 +12,13 @@ from layerscope.regions import Region
 from layerscope.run import NumericsCheck
 from layerscope.runner.bench import Bench
 
-TRIALS = 2
-"""Replays that are checked: the second would show an input that never changed."""
-
 
 def check_arms(bench: Bench) -> list[NumericsCheck]:
     """Check every arm of the current capture; returns the worst error of each.
 
     Buffers are poisoned with NaN before each replay, so that what was not written
-    shows. The first, middle and last pass are compared.
+    shows. Replays of every length are checked, at least two of an arm: the second would
+    show an input that never changed. The first, middle and last pass are compared.
 
     Raises:
         BackendError: an arm is wrong, chose other experts than the plan, or left rows
@@ -30,7 +28,7 @@ def check_arms(bench: Bench) -> list[NumericsCheck]:
     bench.restart(hold=1)
     for arm in bench.arms:
         bound = bench.arms[arm].backend.numerics.bound(bench.study.spec.dtype)
-        error = max(_trial(bench, arm) for _ in range(TRIALS))
+        error = max(_trial(bench, arm, length) for length in _lengths(bench))
         passes = error <= bound
         checks.append(NumericsCheck(arm=arm, error=error, bound=bound, passes=passes))
         if not passes:
@@ -50,14 +48,20 @@ def _wrong(check: NumericsCheck) -> str:
     )
 
 
-def _trial(bench: Bench, arm: str) -> float:
+def _lengths(bench: Bench) -> list[int]:
+    """Lengths of the captured replays, the longest once more."""
+    lengths = sorted({length for _, length in bench.replays})
+    return [*lengths, lengths[-1]]
+
+
+def _trial(bench: Bench, arm: str, length: int) -> float:
     problem = bench.problem
     bench.player.wait()
     poison(problem)
-    bench.longest(arm).launch()
+    bench.replays[arm, length].launch()
     bench.next_step()
     bench.player.wait()
-    last = bench.study.passes - 1
+    last = length - 1
     passes = sorted({0, last // 2, last})
     error = max(_error(bench, index) for index in passes)
     if error < inf:  # NaN that came in says nothing about what the pass did with it

@@ -27,7 +27,8 @@ _EDGE_PASSES: Final = 2
 def record(bench: Bench, recorder: Recorder, capture: int) -> None:
     """Record one capture's part of `Study.samples` usable passes of every arm.
 
-    Replays that cannot be trusted are dropped and counted, not made again.
+    Replays that cannot be trusted are dropped and counted, not made again. Once the
+    study's time budget has ended, one block of rounds is all.
 
     Args:
         bench: with replays captured and warm.
@@ -45,10 +46,13 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
     header = bench.writer.header
     before = Counter({(drop.arm, drop.reason): drop.replays for drop in header.drops})
     drops: Counter[tuple[str, str]] = Counter()
+    recorded = 0
     bench.progress.phase(f"recording with {recorder.name}", rounds)
     bench.restart(hold=len(bench.arms))
     with recorder.attached():
         for first in range(0, rounds, _ROUNDS_A_BLOCK):
+            if bench.must_stop(recorded, 1):
+                break
             block = range(first, min(first + _ROUNDS_A_BLOCK, rounds))
             recordings = recorder.record(_launches(bench, capture, block, draw))
             drops.update(_keep(bench, recordings))
@@ -57,7 +61,8 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
                 for (arm, reason), count in sorted((before + drops).items())
             ]
             bench.progress.advance(len(block))
-    _refuse_empty(bench, drops, rounds)
+            recorded += len(block)
+    _refuse_empty(bench, drops, recorded)
 
 
 def _launches(

@@ -9,6 +9,7 @@ from layerscope.analyze.bootstrap import (
     bootstrap,
     effective_size,
     estimate,
+    independent_difference,
     prediction_bound,
 )
 
@@ -110,6 +111,30 @@ def test_more_captures_narrow_the_interval() -> None:
     assert width(3, 48) > 0.6 * width(3, 12)
 
 
+def test_half_widths_of_unpaired_estimates_add_in_squares() -> None:
+    """Down: 3 below and 4 above make 5; up: 5 above and 12 below make 13."""
+    one = Estimate(100.0, 97.0, 105.0, samples=9, effective=7.0)
+    other = Estimate(80.0, 68.0, 84.0, samples=6, effective=6.0)
+    assert independent_difference(one, other) == Estimate(
+        20.0, 15.0, 33.0, samples=6, effective=6.0
+    )
+
+
+def test_differences_of_unpaired_estimates_are_covered() -> None:
+    """At least 90 of 100 intervals hold the true difference, which is none."""
+    draw = np.random.default_rng(5)
+    trials = 200
+    hits = 0
+    for seed in range(trials):
+        one, other = (
+            bootstrap(simulated(draw, captures, 1.0), seed=seed, resamples=500)
+            for captures in (8, 4)
+        )
+        found = independent_difference(one, other)
+        hits += found.low <= 0.0 <= found.high
+    assert hits / trials >= 0.90
+
+
 def test_effective_size_of_an_alternation() -> None:
     """Rounds that alternate count in full: truncation allows no bonus."""
     assert effective_size(np.array([1.0, -1.0] * 8)) == 16.0
@@ -123,8 +148,14 @@ def test_effective_size_of_a_step() -> None:
 
 def test_one_more_value_lies_within_students_prediction_interval() -> None:
     """Of 1, 2, 3 the next is within 4.303 * 1 * sqrt(4 / 3) of their mean."""
-    assert prediction_bound(np.array([1.0, 2.0, 3.0])) == pytest.approx(4.968677)
+    assert prediction_bound(np.array([1.0, 2.0, 3.0])) == pytest.approx(4.968275)
     assert prediction_bound(np.array([5.0, 5.0])) == 0.0
+
+
+def test_a_surer_prediction_reaches_further() -> None:
+    """At 97.5 %, for one of two arms, the quantile is 6.205 and not 4.303."""
+    found = prediction_bound(np.array([1.0, 2.0, 3.0]), 0.975)
+    assert found == pytest.approx(6.205347 * math.sqrt(4 / 3))
 
 
 def test_one_value_predicts_nothing() -> None:

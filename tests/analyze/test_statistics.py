@@ -12,8 +12,8 @@ from layerscope.analyze.statistics import (
     Verdict,
     anchor,
     compare,
-    false_positive_rate,
     noise_floor,
+    observer_effect,
     paired,
     share_changes,
 )
@@ -114,10 +114,18 @@ def test_small_differences_are_found() -> None:
 
 
 def test_too_few_rounds_are_unknown() -> None:
-    """Five pairs allow no verdict."""
-    found = compare(times(captures=1, rounds=5, a=1000.0, b=1.0), "a", "b", 0.0)
+    """Three pairs of three captures allow no verdict."""
+    found = compare(times(captures=3, rounds=1, a=1000.0, b=1.0), "a", "b", 0.0)
     assert found.verdict is Verdict.UNKNOWN
-    assert found.reason == "5 rounds in common, needs 6"
+    assert found.reason == "needs 6 rounds, has 3"
+
+
+def test_too_few_captures_are_unknown() -> None:
+    """Two captures allow no verdict, however many rounds they have."""
+    found = compare(times(captures=2, rounds=90, a=1000.0, b=1.0), "a", "b", 0.0)
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.reason == "needs 3 captures, has 2"
+    assert found.difference == exactly(-999.0, samples=180)
 
 
 def test_arms_without_common_rounds_are_unknown() -> None:
@@ -134,7 +142,15 @@ def test_an_unknown_floor_is_unknown() -> None:
     found = times(a=1000.0, b=1.0)
     floor_ns = noise_floor(found, "a", "a (A/A)")
     assert floor_ns == math.inf
-    assert compare(found, "a", "b", floor_ns).verdict is Verdict.UNKNOWN
+    unknown = compare(found, "a", "b", floor_ns)
+    assert unknown.verdict is Verdict.UNKNOWN
+    assert unknown.reason == "too few A/A captures to know the noise floor"
+
+
+def test_a_floor_from_two_captures_is_unknown() -> None:
+    """Two captures do not tell by how much captures differ, even if both agree."""
+    assert noise_floor(times(captures=2, a=1.0, again=1.0), "a", "again") == math.inf
+    assert noise_floor(times(captures=3, a=1.0, again=1.0), "a", "again") == 0.0
 
 
 @given(st.sets(st.integers(0, CAPTURES * ROUNDS - 1)), st.integers(0, 9))
@@ -171,26 +187,35 @@ def test_captures_that_disagree_raise_the_noise_floor() -> None:
     assert noise_floor(found, "a", "again") > 30.0 / 3
 
 
-def test_false_positives_are_rare() -> None:
-    """Of splits of the same arm, under 5 % differ by interval, fewer by both."""
-    found = times(a=1000.0, again=1000.0, noise_ns=10.0)
-    rate = false_positive_rate(found, "a", "again", splits=200)
-    assert rate.splits == 200
-    assert rate.floor <= rate.interval < 0.05
-    assert rate == false_positive_rate(found, "a", "again", splits=200)
+def test_observer_effect_is_the_profiled_pass_less_the_anchor() -> None:
+    """Both sides are the mean over captures of the median over rounds, unpaired.
+
+    Rounds of mean 95, 115 and 125 a pass have the median 115, however many passes they
+    have; the unprofiled pass takes 100.
+    """
+    rounds = ((0, (90, 100)), (1, (115,)), (2, (120, 130)))
+    found = shares(
+        *(
+            ("a", round_, index, region, share)
+            for round_, passes in rounds
+            for index, ns in enumerate(passes, start=1)
+            for region, share in (("attention", 40), ("moe", ns - 40))
+        ),
+        ("b", 0, 1, "moe", 7),
+    )
+    steady = found.filter(pl.col("round") == 1)
+    anchors = times(captures=5, a=100.0, b=1.0)
+    assert observer_effect(steady, anchors, "a") == exactly(15.0, samples=3)
+    effect = observer_effect(found, anchors, "a")
+    assert (effect.value, effect.samples) == (15.0, 9)
+    assert effect.low < 15.0 < effect.high
 
 
-def test_false_positives_by_chance_stop_at_the_floor() -> None:
-    """In some splits seven rounds agree by chance; the floor stops all of them."""
-    found = times(captures=1, rounds=7, a=1000.0, again=1001.0)
-    assert false_positive_rate(found, "a", "again").interval > 0.0
-    assert false_positive_rate(found, "a", "again").floor == 0.0
-
-
-def test_false_positives_of_too_few_rounds_are_unknown() -> None:
-    """There is no rate where there would be no verdict."""
-    found = times(captures=1, rounds=5, a=1000.0, again=1000.0)
-    assert math.isnan(false_positive_rate(found, "a", "again").interval)
+def test_observer_effect_of_an_arm_that_was_not_profiled_is_unknown() -> None:
+    """Without profiled passes there is no number."""
+    found = observer_effect(shares(), times(a=100.0), "a")
+    assert math.isnan(found.value)
+    assert found.samples == 0
 
 
 def test_share_changes_by_region() -> None:
@@ -232,6 +257,25 @@ def test_share_of_a_region_that_an_arm_lacks_is_zero() -> None:
     assert changes["moe"].difference == exactly(25.0 - 50.0)
     assert changes["other"].difference == exactly(15.0)
     assert math.isnan(changes["other"].relative)
+
+
+def test_shares_of_too_few_captures_are_unknown() -> None:
+    """Regions need three captures for a verdict, as the layer does."""
+    found = shares(
+        *(
+            (arm, r, 1, "moe", ns)
+            for arm, ns in (("a", 50), ("b", 40), ("a (A/A)", 50))
+            for r in range(8)
+        )
+    ).filter(pl.col("capture") < 2)
+    assert share_changes(found, "a", "b") == {
+        "moe": Comparison(
+            exactly(-10.0, samples=16),
+            -0.2,
+            Verdict.UNKNOWN,
+            "needs 3 captures, has 2",
+        )
+    }
 
 
 def test_share_changes_without_a_floor_say_so() -> None:

@@ -7,6 +7,7 @@ import pytest
 import layerscope.runner
 from layerscope.cli.main import main
 from layerscope.errors import MeasurementError
+from layerscope.graphs import device
 from layerscope.run import Run, RunWriter, load
 from layerscope.runner import RunnerOptions
 from layerscope.study import Study
@@ -90,13 +91,26 @@ def test_an_interrupted_profile_names_what_was_kept(
     )
 
 
-def test_an_interrupt_before_any_sample_promises_nothing(
+def test_an_interrupt_before_any_sample_says_so(
     tmp_path: Path, runner: FakeRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C before the first checkpoint is exit code 130 without a word."""
+    """Ctrl-C before the first checkpoint is exit code 130 and one line."""
     runner.error = KeyboardInterrupt()
     assert profile(tmp_path / "run") == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "interrupted; nothing was recorded\n")
+
+
+def test_an_interrupt_before_there_is_a_plan_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loading torch takes seconds, in which Ctrl-C is as good as later."""
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device, "resolve", interrupted)
+    assert profile(tmp_path / "run") == 130
+    assert capsys.readouterr() == ("", "interrupted; nothing was recorded\n")
 
 
 def test_a_measurement_error_is_one_line(

@@ -29,7 +29,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(device, "driver_version", lambda: "580.65.06")
-    monkeypatch.setattr(device, "mig_enabled", lambda _: False)
+    monkeypatch.setattr(device, "mig_enabled", lambda *_: False)
     monkeypatch.setattr(device, "foreign_compute_processes", lambda *_, **__: [])
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
     monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
@@ -147,7 +147,7 @@ def test_mps_mig_and_other_processes_are_all_told_at_once(
     monkeypatch.setenv(variable, "50")
     monkeypatch.setattr(device, "mig_enabled", {2: True}.get)
     monkeypatch.setattr(
-        device, "foreign_compute_processes", lambda index, **_: [index, 4711]
+        device, "foreign_compute_processes", lambda index, *_, **__: [index, 4711]
     )
     assert device.refusals(GPU) == [
         "the process runs under MPS; stop it or unset CUDA_MPS_*",
@@ -171,7 +171,7 @@ def test_only_a_context_of_our_own_explains_a_process(
     """An initialised torch without a context is listed by no one, so others are."""
     asked: list[bool] = []
 
-    def processes(_: int, *, own_context: bool) -> list[int]:
+    def processes(_: int, __: str, *, own_context: bool) -> list[int]:
         asked.append(own_context)
         return []
 
@@ -181,3 +181,27 @@ def test_only_a_context_of_our_own_explains_a_process(
     monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", has_context, raising=False)
     assert device.refusals(GPU) == []
     assert asked == [expected]
+
+
+def test_a_cpu_is_measured_with_a_core_to_spare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread fewer for the block, never none; what the user set is kept."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    threads = [4]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    with device.spare_core(torch.device("cpu")):
+        assert threads == [4, 3]
+    assert threads == [4, 3, 4]
+    threads[:] = [1]
+    with device.spare_core(torch.device("cpu")):
+        assert threads[-1] == 1
+    for kind, count in (("cpu", "4"), ("cuda", None)):
+        threads[:] = [4]
+        if count:
+            monkeypatch.setenv("OMP_NUM_THREADS", count)
+        else:
+            monkeypatch.delenv("OMP_NUM_THREADS")
+        with device.spare_core(torch.device(kind)):
+            assert threads == [4]

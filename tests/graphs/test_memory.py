@@ -44,7 +44,24 @@ def test_what_cannot_fit_is_refused_with_both_sizes_and_advice(
 @pytest.mark.usefixtures("free")
 def test_a_failed_allocation_says_what_is_left() -> None:
     """Of the current GPU, with the same advice."""
-    assert memory.out_of_memory() == (
+    assert memory.out_of_memory(torch.OutOfMemoryError()) == (
         "out of GPU memory, 2.0 of 80.0 GB free; "
         "use fewer --passes, --tp N --shard-shaped, or a shorter --context"
     )
+
+
+def test_a_failed_allocation_on_the_host_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a CPU torch raises a plain RuntimeError, known by what it says."""
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 3_000_000_000)
+    failed = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ...")
+    assert memory.is_out_of_memory(failed)
+    assert memory.is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not memory.is_out_of_memory(RuntimeError("shape mismatch"))
+    assert memory.out_of_memory(failed).startswith("out of memory, 3.0 GB free; use")
+
+
+def test_the_peak_of_the_process_is_in_bytes() -> None:
+    """It is at least what a Python with torch takes, and less than a terabyte."""
+    assert 50e6 < memory.peak_memory_bytes() < 1e12

@@ -15,7 +15,6 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import (
 )
 
 from layerscope.errors import BackendError
-from layerscope.layers.attention import causal_mask
 from layerscope.layers.families import required_bytes
 from layerscope.layers.problem import (
     Problem,
@@ -161,17 +160,28 @@ def transformers_output(problem: Problem, index: int) -> Tensor:
         )
         kept.update(keys, values, 0)
     hidden = problem.buffers[index].hidden.view(spec.requests, -1, model.hidden_size)
-    positions = problem.positions.view(spec.requests, -1)
-    mask = causal_mask(spec, problem.device, torch.float32)
+    new = torch.arange(spec.context, spec.context + spec.tokens_per_request)
+    positions = new.expand(spec.requests, -1)
     with torch.no_grad():
         output: Tensor = theirs.layer(
             hidden,
-            attention_mask=mask[None, None],
+            attention_mask=mask_of(positions),
             position_ids=positions,
             cache=kept,
             position_embeddings=theirs.rotary(hidden, positions),
         )
     return output.reshape(spec.rows, -1)
+
+
+def mask_of(positions: Tensor) -> Tensor:
+    """0 where a row may look and -inf elsewhere, [requests, 1, rows, tokens].
+
+    A row at a position, [requests, rows], sees the keys up to it, and the last row all.
+    Made without any mask of ours, so that a wrong one would show.
+    """
+    keys = torch.arange(int(positions.max()) + 1)
+    sees = keys <= positions[:, None, :, None]
+    return torch.zeros(sees.shape).masked_fill(~sees, -torch.inf)
 
 
 def contiguous(pages: Tensor, page_table: Tensor, context: int) -> Tensor:

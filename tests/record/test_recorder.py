@@ -80,6 +80,13 @@ def test_a_replay_of_which_nothing_is_known_is_a_fault() -> None:
     assert fault(Recorded(launch, (), {})) == "nothing was recorded"
 
 
+def test_records_that_cannot_be_told_apart_are_the_first_fault() -> None:
+    """The recorder's own reason says more than that nodes are missing."""
+    launch, why = Launch(REPLAY, "reference", 0, 0), "2 records where 3 were expected"
+    assert fault(Recorded(launch, (), {0: ATTENTION}, mismatch=why)) == why
+    assert fault(Recorded(launch, (), {}, mismatch=why)) == why
+
+
 def test_only_the_graphs_own_edges_order_its_nodes() -> None:
     """Parallel branches may start in any order."""
     events = event(0, 10, 14), event(1, 20, 22), event(2, 19, 30)

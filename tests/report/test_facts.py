@@ -46,23 +46,28 @@ def test_the_whole_header() -> None:
         "step": "6 rows = 1 request × (1 + 5 draft tokens), context 512, "
         "KV pages of 16",
         "types": "bfloat16 activations, bfloat16 weights",
+        "weights": "random, seed 0",
         "ranks": "1, the whole layer",
         "routing": "pinned, uniform; 5 to 7 of 8 experts a pass, mean 6.0",
         "replays": "of 8, 16, 24 passes in one graph; a pass is the slope",
-        "samples": "reference 864 passes in 18 rounds (effective 18), "
-        "fused 864 passes in 18 rounds (effective 18), "
-        "reference (A/A) 864 passes in 18 rounds (effective 18); 3 captures an arm",
+        "samples": "reference 864 passes in 18 rounds (effective 18 within captures), "
+        "fused 864 passes in 18 rounds (effective 18 within captures), "
+        "reference (A/A) 864 passes in 18 rounds (effective 18 within captures); "
+        "3 captures an arm",
         "recorder": "cupti; 216 records of 3 captures, 100 % mapped to regions",
         "numerics": "relative error and bound: fused 0.004 of 0.02",
         "built": "fused 1.5 s, 1.000 MB",
+        "took": "weights 0.5 s, study 12.0 s",
+        "host memory": "2.500 GB at the peak of the process",
         "noise floor": "100 ns (0.25 % of the layer), from reference (A/A)",
         "linearity": "middle length off the line by 0 ns (0.00 %) a pass at most "
         "(fused), within the noise floor",
-        "observer effect": "reference +1.000 µs (+2.50 %), +333 ns a kernel; "
-        "fused +500 ns (+1.67 %), +167 ns a kernel; "
-        "reference (A/A) +900 ns (+2.24 %), +300 ns a kernel",
-        "anchors again": "0 ns (0.00 %) after profiling (fused), no more than "
-        "captures differ",
+        "observer effect": "reference +1.00 µs (+2.50 %, 95 % +1.00 … +1.00), "
+        "+333 ns a kernel; "
+        "fused +500 ns (+1.67 %, 95 % +500 … +500), +167 ns a kernel; "
+        "reference (A/A) +900 ns (+2.24 %, 95 % +900 … +900), +300 ns a kernel",
+        "anchors again": "0 ns (0.00 %) after profiling (fused), within the 95 % "
+        "spread of captures",
         "clocks": "SM 1,980 (1,980 … 1,980) MHz, memory 3,201 (3,201 … 3,201) MHz "
         "(median, lowest … highest)",
         "heat": "up to 40 °C, up to 300 W; throttled by: nothing",
@@ -118,12 +123,66 @@ def test_a_bent_line_is_called_so() -> None:
     )
 
 
-def test_an_unknown_noise_floor_is_called_so() -> None:
-    """Without A/A rounds no number is given for the noise."""
+@pytest.mark.parametrize("captures", [0, 2])
+def test_an_unknown_noise_floor_is_called_so(captures: int) -> None:
+    """With too few A/A captures no number is given for the noise, nor held to it."""
     run = handmade.run()
-    samples = run.samples.filter(pl.col("arm") != "reference (A/A)")
-    found = facts(replace(run, samples=samples))
-    assert found["noise floor"] == "unknown: too few rounds of the A/A arm"
+    is_kept = (pl.col("arm") != "reference (A/A)") | (pl.col("capture") < captures)
+    found = facts(replace(run, samples=run.samples.filter(is_kept)))
+    assert found["noise floor"] == "unknown: needs 3 captures of reference (A/A)"
+    assert found["linearity"] == (
+        "middle length off the line by 0 ns (0.00 %) a pass at most (fused), "
+        "noise floor unknown"
+    )
+
+
+def test_an_observer_effect_that_may_be_none_is_called_so() -> None:
+    """An interval around zero is given as it is, without a cost a kernel.
+
+    Captures of the reference take 40,000 and 1,000 ns more or less; the profiled ones
+    do not differ. Of three, all the lowest are drawn 1 time in 27, so the interval
+    reaches to 1,000 ns times sqrt(3 / 2) * 4.303 / 1.960 on either side.
+    """
+    run = handmade.run()
+    wobble = pl.when(pl.col("arm") == "reference").then(
+        pl.col("passes") * (pl.col("capture") - 1) * 1_000
+    )
+    samples = run.samples.with_columns(
+        duration_ns=pl.col("duration_ns") + wobble.otherwise(0)
+    )
+    effect = facts(replace(run, samples=samples))["observer effect"]
+    assert effect.partition(";")[0] == (
+        "reference +1.00 µs (+2.50 %, 95 % −1.69 … +3.69), not told from zero"
+    )
+
+
+def test_anchors_after_a_single_capture_are_no_evidence() -> None:
+    """One capture before the profiler shows nothing of what captures differ by."""
+    run = handmade.run()
+    one = run.samples.filter(pl.col("capture") == 0)
+    slower = pl.when(pl.col("phase") == "after").then(9_000).otherwise(0)
+    one = one.with_columns(duration_ns=pl.col("duration_ns") + slower)
+    moved = replace(run, samples=one)
+    assert facts(moved)["anchors again"] == "unknown: one capture"
+    assert build_report(moved).warnings == ()
+
+
+def test_a_shift_beyond_the_spread_of_captures_is_called_so() -> None:
+    """The fact names the arm that moved furthest beyond it."""
+    run = handmade.run()
+    is_moved = (pl.col("phase") == "after") & (pl.col("arm") == "reference")
+    slower = pl.when(is_moved).then(pl.col("passes") * 400).otherwise(0)
+    samples = run.samples.with_columns(duration_ns=pl.col("duration_ns") + slower)
+    assert facts(replace(run, samples=samples))["anchors again"] == (
+        "+400 ns (+1.00 %) after profiling (reference), beyond the 95 % spread of "
+        "captures"
+    )
+
+
+def test_what_an_older_run_does_not_tell_is_left_out() -> None:
+    """Runs that know neither their weights nor their memory say nothing of them."""
+    found = facts(handmade.run(weights="", host_memory_bytes=0, seconds={}))
+    assert {"weights", "host memory", "took"}.isdisjoint(found)
 
 
 def test_nothing_measured_is_told_as_nothing() -> None:

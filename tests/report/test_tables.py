@@ -1,4 +1,5 @@
 import polars as pl
+import pytest
 
 from layerscope.report import Interval, Table, Traffic, build_report
 from layerscope.run import RegionBytes, Run
@@ -33,6 +34,14 @@ def test_the_layer_table() -> None:
         "profiled_ns",
         "kernels",
     ]
+    assert [column.title for column in table.columns] == [
+        "arm",
+        "anchor",
+        "change",
+        "touched / required",
+        "profiled mean",
+        "kernels",
+    ]
     assert table.rows == (
         (
             "reference",
@@ -53,7 +62,7 @@ def test_the_layer_table() -> None:
         (
             "reference (A/A)",
             Interval(40_100, 40_100, 40_100),
-            Interval(100, 100, 100, 0.0025, "no difference", "within the noise floor"),
+            Interval(100, 100, 100, 0.0025),
             Traffic(12_000_000, 6_000_000, 2.0),
             41_000,
             3,
@@ -103,6 +112,22 @@ def test_the_regions_of_another_arm() -> None:
     )
 
 
+def test_the_regions_of_the_arm_captured_again() -> None:
+    """The A/A arm has changes and no verdicts: the noise floor is made of them."""
+    table = build_report(handmade.run()).tables[3]
+    assert table.title == (
+        "regions of reference (A/A), a profiled pass, change of mean share "
+        "against unfused torch (reference)"
+    )
+    none = Interval(0, 0, 0, 0.0)
+    assert table.rows == (
+        ("attention", 1, 22_000, 22_000, 2_000, 20_000, 0, 20_000, none),
+        ("o_proj_all_reduce", 1, 6_000, 6_000, 1_000, 5_000, 0, 5_000, none),
+        ("moe", 1, 13_000, 13_000, 0, 13_000, 0, 13_000, none),
+        ("total", 3, 41_000, None, 3_000, 38_000, 0, None, None),
+    )
+
+
 def test_a_fused_baseline_is_named() -> None:
     """Where the first arm is not the reference, changes are against that arm."""
     study = handmade.study()
@@ -145,14 +170,21 @@ def test_without_samples_there_are_no_numbers() -> None:
     assert [row[1:3] for row in table.rows] == [(None, None)] * 3
 
 
-def test_few_rounds_give_no_verdict() -> None:
-    """Too few pairs are `unknown`, and a note says why."""
+@pytest.mark.parametrize(
+    ("captures", "rounds", "reason"),
+    [(2, 6, "needs 3 captures, has 2"), (3, 1, "needs 6 rounds, has 3")],
+)
+def test_few_captures_or_rounds_give_no_verdict(
+    captures: int, rounds: int, reason: str
+) -> None:
+    """Too few pairs are `unknown`, and a note says why; none is on the A/A arm."""
     run = handmade.run()
-    few = run.samples.filter(pl.col("capture") == 0, pl.col("round") < 3)
+    few = run.samples.filter(pl.col("capture") < captures, pl.col("round") < rounds)
     report = build_report(changed(run, samples=few))
-    change = report.tables[0].rows[1][2]
-    assert isinstance(change, Interval)
-    assert (change.value, change.verdict) == (-10_000, "unknown")
-    assert (
-        "fused: unknown whether it differs: 3 rounds in common, needs 6" in report.notes
-    )
+    assert [row[2] for row in report.tables[0].rows] == [
+        None,
+        Interval(-10_000, -10_000, -10_000, -0.25, "unknown", reason),
+        Interval(100, 100, 100, 0.0025),
+    ]
+    unknown = [note for note in report.notes if "unknown" in note]
+    assert unknown == [f"fused: unknown whether it differs: {reason}"]

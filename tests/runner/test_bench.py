@@ -1,3 +1,4 @@
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,9 +135,9 @@ def test_a_capture_replaces_every_replay_and_warms_the_new_ones(
         ["launch 1"] * 3 + ["launch 2"] * 3
     ) * 3
     assert lines == ["wait", *first, "wait"]
-    assert list(bench.replays) == [
+    assert set(bench.replays) == {
         (arm, length) for arm in ("reference", "fused", AGAIN) for length in (1, 2)
-    ]
+    }
     assert bench.longest("fused") is bench.replays["fused", 2]
     lines.clear()
     bench.capture()
@@ -154,6 +155,7 @@ def test_steps_are_counted_as_the_device_counts_them(
     """Replays in a row share a step, and the steps come round again."""
     bench = scripted(tmp_path)
     for _ in range(2):
+        bench.step = -1
         bench.restart(hold)
         counted, seen = [], []
         for _ in steps:
@@ -161,6 +163,47 @@ def test_steps_are_counted_as_the_device_counts_them(
             seen.append(int(bench.problem.step))
             counted.append(bench.next_step())
         assert seen == counted == steps
+
+
+def test_a_restart_goes_on_with_the_next_step(tmp_path: Path) -> None:
+    """Phases share the inputs among them, and never begin with the same one again."""
+    bench = scripted(tmp_path)
+    steps = []
+    for hold in (1, 2, 1):
+        bench.restart(hold)
+        for _ in range(hold):
+            bench.longest("fused").launch()
+            assert bench.next_step() == int(bench.problem.step)
+        steps.append(bench.step)
+    assert steps == [0, 1, 0]
+
+
+def test_arms_are_captured_in_an_order_that_the_seed_shuffles(tmp_path: Path) -> None:
+    """No arm is always the first to take memory; the same seed, the same orders."""
+    orders = []
+    for number in range(2):
+        bench = scripted(tmp_path / str(number))
+        bench.player = NotedPlayer([])
+        for _ in range(8):
+            bench.capture()
+            orders.append(tuple(dict.fromkeys(arm for arm, _ in bench.replays)))
+    assert orders[:8] == orders[8:]
+    assert len({arms[0] for arms in orders}) == 3
+
+
+def test_the_budget_stops_only_what_has_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the deadline never; after it once the fewest are done, and it is noted."""
+    bench = scripted(tmp_path)
+    bench.deadline_s = 10.0
+    monkeypatch.setattr(time, "monotonic", lambda: 9.9)
+    assert not bench.must_stop(5, 3)
+    monkeypatch.setattr(time, "monotonic", lambda: 10.0)
+    assert not bench.must_stop(2, 3)
+    assert not bench.is_cut
+    assert bench.must_stop(3, 3)
+    assert bench.is_cut
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from layerscope import registry
 from layerscope import run as runs
 from layerscope import study as plans
 from layerscope.atomic import replace_files
-from layerscope.environment import available_memory_bytes
+from layerscope.environment import DeviceFacts, available_memory_bytes
 from layerscope.errors import (
     BackendError,
     InputError,
@@ -162,6 +162,53 @@ def test_anchors_and_records_each_have_captures_of_their_own(
     assert sorted(recorded.rows()) == [(capture, 4) for capture in (3, 4, 5)]
 
 
+def test_a_budget_that_has_ended_leaves_the_fewest_that_tell(
+    study: Study, options: RunnerOptions
+) -> None:
+    """Three captures of six rounds and one block of records each, and a warning."""
+    eight = msgspec.structs.replace(study, captures=8, samples=8 * 2 * 40)
+    run = profile(eight, replace(options, recorder="auto"))
+    made = run.samples.group_by("phase", "capture").agg(pl.col("round").n_unique())
+    assert sorted(made.rows()) == [
+        ("after", 10, 6),
+        *[("anchor", capture, 6) for capture in range(3)],
+    ]
+    recorded = run.kernels.group_by("capture").agg(pl.col("replay").n_unique())
+    assert sorted(recorded.rows()) == [(capture, 8) for capture in (8, 9, 10)]
+    assert run.header.status == "complete"
+    (warning,) = run.header.warnings
+    assert warning == (
+        "the time budget of 1e-09 s ended before the plan was done: fewer rounds or "
+        "captures were made; raise --time-budget"
+    )
+
+
+def test_the_run_says_where_its_weights_came_from(
+    study: Study, options: RunnerOptions, tmp_path: Path
+) -> None:
+    """Random ones by default, and where a folder holds none, which is a warning."""
+    run = profile(study, options)
+    assert (run.header.weights, run.header.warnings) == ("random, seed 0", [])
+    empty = tmp_path / "model"
+    empty.mkdir()
+    other = replace(options, output=tmp_path / "other", model_folder=empty)
+    run = profile(study, other)
+    assert run.header.weights == "random, seed 0"
+    assert run.header.warnings == [f"{empty} holds no weights: they are random, seed 0"]
+    assert run.header.host_memory_bytes > 0
+
+
+def test_replays_that_the_cache_could_hold_are_a_warning(
+    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five times the L2 cache must be touched, or weights are not read from memory."""
+    facts = DeviceFacts(type="cpu", name="paper", l2_bytes=10**9)
+    monkeypatch.setattr("layerscope.graphs.device.facts", lambda _: facts)
+    (warning,) = profile(study, options).header.warnings
+    assert warning.startswith("a replay of 2 passes needs ")
+    assert "less than 5 times the L2 cache of 1000 MB" in warning
+
+
 def test_without_a_recorder_there_are_anchors_alone(
     study: Study, options: RunnerOptions
 ) -> None:
@@ -175,21 +222,30 @@ def test_without_a_recorder_there_are_anchors_alone(
 def test_every_reason_against_a_study_comes_at_once_and_makes_no_folder(
     study: Study, options: RunnerOptions, install: Install
 ) -> None:
-    """Those of the device, of every arm and of every switch, before weights exist."""
-    requires = Requires(device_types=("cuda",), max_rows=1)
-    switch = Switch(name="pdl", values=("on", "off"), toggles="launch")
-    install(requires=requires, switches=(switch,))
-    arms = (REFERENCE, Arm(backend="fused", switches={"pdl": "stock", "x": "1"}))
+    """Those of the device and of every arm, before weights exist."""
+    install(requires=Requires(device_types=("cuda",), max_rows=1))
+    arms = (REFERENCE, Arm(backend="fused"))
     with pytest.raises(MeasurementError) as raised:
         profile(msgspec.structs.replace(study, arms=arms), options)
+    assert str(raised.value) == (
+        "fused needs device cuda, not cpu; fused runs at most 1 rows, not 6"
+    )
+    assert not options.output.exists()
+
+
+def test_every_switch_that_an_arm_does_not_have_is_the_users_error(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """Names and values alike, all at once, like any other wrong flag."""
+    switch = Switch(name="pdl", values=("on", "off"), toggles="launch")
+    install(switches=(switch,))
+    arms = (REFERENCE, Arm(backend="fused", switches={"pdl": "stock", "x": "1"}))
+    with pytest.raises(InputError) as raised:
+        profile(msgspec.structs.replace(study, arms=arms), options)
     fused = "fused:pdl=stock:x=1"
-    assert str(raised.value) == "; ".join(
-        (
-            f"{fused} needs device cuda, not cpu",
-            f"{fused} runs at most 1 rows, not 6",
-            f"{fused} needs pdl to be one of on, off, not stock",
-            f"{fused} has no switch x; it has pdl",
-        )
+    assert str(raised.value) == (
+        f"{fused} needs pdl to be one of on, off, not stock; "
+        f"{fused} has no switch x; it has pdl"
     )
     assert not options.output.exists()
 
@@ -274,10 +330,11 @@ def test_an_interruption_in_the_anchors_leaves_their_whole_rounds(
 
 
 def test_an_interruption_while_recording_leaves_the_blocks_before_it(
-    study: Study, options: RunnerOptions
+    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anchors and whole blocks of kernels stay."""
-    long = msgspec.structs.replace(study, samples=2 * 12)
+    monkeypatch.setattr(flow, "_ANCHOR_SHARE", 0.0)
+    long = msgspec.structs.replace(study, samples=2 * 12, time_budget_s=600.0)
     progress = Hook("recording", 16, interrupt)
     with pytest.raises(KeyboardInterrupt):
         profile(long, replace(options, recorder="auto", progress=progress))

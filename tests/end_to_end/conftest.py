@@ -1,0 +1,17 @@
+"""What every run of a command has here."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Use one thread: on a busy machine several wait for each other, spinning."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # for programs that tests start
+        yield
+    torch.set_num_threads(threads)
