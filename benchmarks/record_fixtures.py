@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from layerscope.analyze.false_positives import false_positive_rate
 from layerscope.analyze.statistics import anchor, linearity, noise_floor, pass_times
 from layerscope.run import Run, load
 
@@ -39,16 +40,18 @@ def main(folder: Path) -> None:
 
 
 def summary(run: Run) -> str:
-    """Time of a pass, noise floor and linearity of a run."""
+    """Time of a pass, noise floor, linearity and A/A splits of a run."""
     base, again = (arm.name for arm in run.header.study.all_arms)
     times = pass_times(run.samples)
     pass_ns = anchor(times, base).value
     floor_ns = noise_floor(times, base, again)
+    splits = false_positive_rate(times, base, again, splits=200)
     bends = linearity(run.samples).filter(phase="anchor")["deviation_ns"].abs()
     bend_ns = float(bends.to_numpy().max())
     return (
         f"anchor {pass_ns / 1e3:.1f} µs, noise floor {floor_ns / pass_ns:.2%}, "
-        f"off the line at most {bend_ns / pass_ns:.2%}"
+        f"off the line at most {bend_ns / pass_ns:.2%}, A/A splits called different "
+        f"{splits.verdict:.1%} (interval alone {splits.interval:.1%})"
     )
 
 
