@@ -1,6 +1,7 @@
 """From a run to its report."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from layerscope.analyze.statistics import Verdict
 from layerscope.report.clocks import throttle_reasons
@@ -9,7 +10,15 @@ from layerscope.report.facts import facts
 from layerscope.report.measures import Measures, measures
 from layerscope.report.tables import REFERENCE, tables
 from layerscope.run import Run, RunHeader
-from layerscope.units import format_estimate, format_ns, format_percent
+from layerscope.units import (
+    format_estimate,
+    format_ns,
+    format_number,
+    format_percent,
+)
+
+_HEAVY_OBSERVER: Final = 0.5
+"""Part of an anchor that the profiler may add before shares are doubted."""
 
 
 def build_report(run: Run) -> Report:
@@ -104,6 +113,18 @@ def _doubts(header: RunHeader, measured: Measures) -> Iterator[str]:
                 f"the interval of {arm} is ±{format_percent(reached)} of the layer, "
                 f"wider than the {format_percent(aimed)} aimed at; raise --time-budget "
                 "or --captures"
+            )
+    yield from _profiler_doubts(measured)
+
+
+def _profiler_doubts(measured: Measures) -> Iterator[str]:
+    for arm, added in measured.observer_effects.items():
+        anchor_ns = measured.anchors[arm].value
+        if added.low > _HEAVY_OBSERVER * anchor_ns:
+            times = format_number(1 + added.value / anchor_ns, 1)
+            yield (
+                f"a pass of {arm} took {times} times as long under the profiler: its "
+                "shares are of that slower pass"
             )
     for arm, shift in measured.shifts.items():
         if shift.excess_ns > 0:

@@ -99,6 +99,7 @@ def _profile(study: Study, device: torch.device, options: RunnerOptions) -> Run:
     check_memory(device, estimate_bytes(study.spec, study.passes, study.steps))
     writer = RunWriter(options.output, header)
     with _partial_on_failure(writer):
+        writer.checkpoint()  # from here on a killed run can be read, and says so
         began_s = time.monotonic()
         problem = _make_problem(study, device, options, header)
         made_s = time.monotonic()

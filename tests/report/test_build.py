@@ -64,6 +64,27 @@ def test_intervals_of_too_few_captures_are_not_held_to_an_aim() -> None:
     assert build_report(few).warnings == ()
 
 
+def test_shares_of_a_pass_that_the_profiler_slowed_are_doubted() -> None:
+    """Where every kernel takes three times as long, the shares are of that pass."""
+    run = handmade.run()
+    times = ("pass_start_ns", "start_ns", "duration_ns")
+    slow = replace(run, kernels=run.kernels.with_columns(pl.col(times) * 3))
+    heavy = [
+        warning
+        for warning in build_report(slow).warnings
+        if "under the profiler" in warning
+    ]
+    assert heavy == [
+        f"a pass of {arm} took {factor} times as long under the profiler: its shares "
+        "are of that slower pass"
+        for arm, factor in (
+            ("reference", "3.1"),
+            ("fused", "3.0"),
+            ("reference (A/A)", "3.1"),
+        )
+    ]
+
+
 def test_notes_say_how_to_read_the_tables() -> None:
     """Observed shares, the unfused baseline, and every fallback are named."""
     assert build_report(handmade.run()).notes == (

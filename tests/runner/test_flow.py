@@ -416,7 +416,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_measured(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write that failed is made up for as the run ends, and the run says why."""
-    fill_disk(monkeypatch, 2)  # after the recording; the first is after the anchors
+    fill_disk(monkeypatch, 3)  # after the recording; before: the start, the anchors
     with pytest.raises(RecordError) as raised:
         profile(study, replace(options, recorder="auto"))
     assert str(raised.value) == (
@@ -433,7 +433,7 @@ def test_a_disk_that_stays_full_keeps_what_was_saved_before(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint before is whole and partial, and the error says what it holds."""
-    fill_disk(monkeypatch, *range(2, 9))
+    fill_disk(monkeypatch, *range(3, 9))
     with pytest.raises(RecordError, match=KEPT):
         profile(study, replace(options, recorder="auto"))
     run = load(options.output)
@@ -456,7 +456,7 @@ def test_a_run_whose_last_write_fails_is_partial(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Complete is only what is whole on disk."""
-    fill_disk(monkeypatch, 2)  # nothing is recorded, so it is the end of the run
+    fill_disk(monkeypatch, 3)  # nothing is recorded, so it is the end of the run
     with pytest.raises(RecordError, match="disk full"):
         profile(study, options)
     run = load(options.output)
