@@ -24,8 +24,9 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
+# What prints results prints nothing else to stdout: make profile ARGS=--json | jq
 profile: $(PROFILE_READY) ## measure one decoder layer on this machine
-	$(RUN) -m layerscope profile $(ARGS)
+	@$(RUN) -m layerscope profile $(ARGS)
 
 # A test that hangs is stopped with a traceback of every thread.
 test: export PYTEST_TIMEOUT ?= 300
@@ -39,10 +40,10 @@ check: $(DEV_READY) ## lint, types, import contracts
 	$(RUN) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 readme: $(DEV_READY) ## write the README's tables anew from fixtures/
-	$(RUN) tools/readme.py
+	@$(RUN) tools/readme.py
 
 benchmark: $(PROFILE_READY) ## time layerscope's own start
-	$(RUN) benchmarks/import_time.py $(ARGS)
+	@$(RUN) benchmarks/import_time.py $(ARGS)
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -52,5 +53,5 @@ $(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "layerscope needs Python 3.11 or newer, and \`$(PYTHON)\` is not:" \
 	    "apt install python3 python3-venv, or name another: make PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) tools/setup_venv.py $(VENV) $*
+	@$(PYTHON) tools/setup_venv.py $(VENV) $* >&2
 	@touch $@

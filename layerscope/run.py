@@ -91,7 +91,9 @@ class RunHeader(msgspec.Struct, kw_only=True):
     environment: Environment
     format_version: int = FORMAT_VERSION
     status: Literal["complete", "partial"] = "partial"
-    status_reason: str = "still running, or its process was killed"
+    status_reason: str = (
+        "still running, or it could not finish: killed, or the disk was full"
+    )
     recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
     decisions: list[Decision] = []
     weights: str = ""  # where they came from, in words
@@ -155,7 +157,7 @@ class RunWriter:
         self.header = header
         self._samples: list[pl.DataFrame] = []
         self._kernels: list[pl.DataFrame] = []
-        self._kept = "nothing could be kept"
+        self._added = self._kept = "nothing could be kept"
         try:
             path.mkdir(parents=True, exist_ok=True)
             is_used = any(path.iterdir())
@@ -172,7 +174,7 @@ class RunWriter:
         Raises:
             RecordError: the frame does not conform.
         """
-        self._samples.append(conform(frame, SAMPLES, what="samples"))
+        self._add(self._samples, conform(frame, SAMPLES, what="samples"))
 
     def add_kernels(self, frame: pl.DataFrame) -> None:
         """Append rows of `schema.KERNELS`.
@@ -180,7 +182,7 @@ class RunWriter:
         Raises:
             RecordError: the frame does not conform.
         """
-        self._kernels.append(conform(frame, KERNELS, what="kernels"))
+        self._add(self._kernels, conform(frame, KERNELS, what="kernels"))
 
     def checkpoint(self) -> None:
         """Write all that was added so far, and the header, in one move.
@@ -188,26 +190,20 @@ class RunWriter:
         Raises:
             RecordError: the disk is full or refuses; the checkpoint before is intact.
         """
-        samples = pl.concat([empty(SAMPLES), *self._samples])
         kernels = pl.concat([empty(KERNELS), *self._kernels])
         header = msgspec.json.encode(self.header)
         try:
             replace_files(
                 self.path,
                 {
-                    SAMPLES_FILE: _parquet(samples),
+                    SAMPLES_FILE: _parquet(pl.concat([empty(SAMPLES), *self._samples])),
                     KERNELS_FILE: _parquet(kernels.sort(_ORDER, maintain_order=True)),
                     HEADER_FILE: msgspec.json.format(header, indent=2),
                 },
             )
         except OSError as error:
             raise RecordError(self._write_failure(error)) from error
-        if samples.height:
-            last = samples.row(-1, named=True)
-            self._kept = (
-                f"samples up to round {last['round']} of capture {last['capture']} "
-                "are kept there"
-            )
+        self._kept = self._added
 
     def finish(self, status: Literal["complete", "partial"], reason: str = "") -> Run:
         """Write the end state and return the run as it now is on disk.
@@ -224,13 +220,18 @@ class RunWriter:
         self.checkpoint()
         return load(self.path)
 
+    def _add(self, frames: list[pl.DataFrame], frame: pl.DataFrame) -> None:
+        frames.append(frame)
+        if frame.height:
+            capture, number = frame.select("capture", "round").row(-1)
+            place = f"round {number} of capture {capture}"
+            self._added = f"what was recorded up to {place} is kept there"
+
     def _write_failure(self, error: OSError) -> str:
-        if error.errno == errno.ENOSPC:
-            return (
-                f"disk full while writing {self.path}: {self._kept}; "
-                "free some space and run again"
-            )
-        return f"cannot write {self.path} ({error.strerror}): {self._kept}"
+        if error.errno != errno.ENOSPC:
+            return f"cannot write {self.path} ({error.strerror}): {self._kept}"
+        advice = "free some space and run again"
+        return f"disk full while writing {self.path}: {self._kept}; {advice}"
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

@@ -79,7 +79,9 @@ def test_a_killed_writer_leaves_a_partial_run(tmp_path: Path) -> None:
     writer.add_samples(handmade.samples(("after",)))
     run = load(tmp_path / "run")
     assert run.header.status == "partial"
-    assert run.header.status_reason == "still running, or its process was killed"
+    assert run.header.status_reason == (
+        "still running, or it could not finish: killed, or the disk was full"
+    )
     assert_frame_equal(run.samples, handmade.samples(("anchor",)))
     assert_frame_equal(run.kernels, empty(KERNELS))
 
@@ -116,11 +118,26 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         with pytest.raises(RecordError) as caught:
             writer.checkpoint()
     assert str(caught.value) == (
-        f"disk full while writing {path}: samples up to round 5 of capture 2 are kept "
-        "there; free some space and run again"
+        f"disk full while writing {path}: what was recorded up to round 5 of capture 2 "
+        "is kept there; free some space and run again"
     )
     assert_frame_equal(load(path).samples, handmade.samples(("anchor",)))
     assert len(list(path.iterdir())) == 3
+
+
+def test_a_full_disk_counts_what_was_recorded_among_the_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line follows the last good checkpoint, whatever kind of rows it brought."""
+    writer = RunWriter(tmp_path / "run", handmade.header())
+    writer.add_samples(handmade.samples(("anchor",)))
+    kernels = handmade.kernels()
+    writer.add_kernels(kernels.filter((pl.col("capture") == 1) & (pl.col("round") < 2)))
+    writer.checkpoint()
+    writer.add_kernels(kernels.filter(pl.col("capture") > 1))
+    fill_disk(monkeypatch)
+    with pytest.raises(RecordError, match="recorded up to round 1 of capture 1 is"):
+        writer.checkpoint()
 
 
 def test_a_disk_full_from_the_start_keeps_nothing(

@@ -8,6 +8,7 @@ import typer
 
 from layerscope import __version__
 from layerscope.cli import profile, show
+from layerscope.cli.streams import forgive_encoding
 from layerscope.errors import EXIT_INTERRUPTED, EXIT_OK, LayerscopeError
 
 app = typer.Typer(
@@ -63,4 +64,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def entry_point() -> None:
     """Run as the program ``layerscope``."""
+    forgive_encoding()
     sys.exit(main())

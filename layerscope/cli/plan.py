@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 
 import torch
@@ -100,8 +101,11 @@ def _check(options: ProfileOptions) -> None:
         for name, (value, low) in minima.items()
         if value is not None and value < low
     ]
-    if options.time_budget <= 0:
-        reasons.append("--time-budget must be more than 0 seconds")
+    if not (isfinite(options.time_budget) and options.time_budget > 0):
+        reasons.append(
+            f"--time-budget is {options.time_budget:g}, and must be a number of "
+            "seconds above 0"
+        )
     if options.tp > 1 and not options.shard_shaped:
         reasons.append(
             f"--tp {options.tp} needs {options.tp} GPUs, which cannot be measured yet; "

@@ -1,30 +1,36 @@
 """``layerscope profile``: measure one layer on this machine and report it."""
 
 import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from layerscope.cli.interrupts import interruptible
 from layerscope.cli.options import ProfileOptions, takes
 from layerscope.errors import MeasurementError
 
 if TYPE_CHECKING:  # both need what a plain install lacks
     from layerscope.cli.plan import Plan
     from layerscope.run import Run
+    from layerscope.study import Study
 
 
 @takes(ProfileOptions)
 def command(options: ProfileOptions, arguments: list[str]) -> None:
     """Measure one decoder layer and print where its time goes."""
     output: Path | None = None
-    try:
-        planned = _plan(options)
-        output = planned.output
-        run = _run(planned, options.recorder, ["layerscope", *arguments])
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted; {_kept(output)}", err=True)
-        raise
+    with interruptible():
+        try:
+            planned = _plan(options)
+            output = planned.output
+            run = _run(planned, options.recorder, ["layerscope", *arguments])
+        except KeyboardInterrupt:
+            with suppress(OSError):  # what hung up may have been the terminal
+                typer.echo(f"interrupted; {_kept(output)}", err=True)
+            raise
 
     from layerscope.cli.output import print_run
 
@@ -35,9 +41,10 @@ def command(options: ProfileOptions, arguments: list[str]) -> None:
 def _plan(options: ProfileOptions) -> "Plan":
     """What to measure, with a line for every backend that does not fit."""
     try:
-        import torch  # noqa: F401 (what is missing in a plain install)
+        for name in ("torch", "safetensors"):  # what a plain install lacks
+            import_module(name)
     except ModuleNotFoundError as error:
-        msg = "profile needs torch; pip install 'layerscope[profile]'"
+        msg = f"profile needs {error.name}; pip install 'layerscope[profile]'"
         raise MeasurementError(msg) from error
 
     from layerscope.cli.plan import plan
@@ -53,7 +60,7 @@ def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
     from layerscope.render.progress import progress_on
     from layerscope.runner import RunnerOptions, profile
 
-    with progress_on(sys.stderr) as progress:
+    with progress_on(sys.stderr, _size(planned.study)) as progress:
         return profile(
             planned.study,
             RunnerOptions(
@@ -65,6 +72,22 @@ def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
                 progress=progress,
             ),
         )
+
+
+def _size(study: "Study") -> str:
+    """What is made before anything is measured, for whoever waits for it."""
+    from layerscope.layers.families import estimate_bytes, required_bytes
+    from layerscope.units import format_bytes
+
+    spec, model = study.spec, study.spec.model
+    experts = min(model.experts, spec.rows * model.experts_per_token) or None
+    made = format_bytes(estimate_bytes(spec, study.passes, study.steps))
+    needed = format_bytes(sum(required_bytes(spec, experts).values()))
+    at_most = "" if experts is None else "up to "
+    return (
+        f"{study.passes} passes of weights and KV: {made}; "
+        f"a pass must move {at_most}{needed}"
+    )
 
 
 def _kept(output: Path | None) -> str:

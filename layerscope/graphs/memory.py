@@ -8,7 +8,9 @@ from layerscope.environment import available_memory_bytes
 from layerscope.errors import MeasurementError
 
 _CPU_FAILURE = "can't allocate memory"
-_ADVICE = "use fewer --passes, --tp N --shard-shaped, or a shorter --context"
+_ADVICE = (
+    "use fewer --passes or --requests, --tp N --shard-shaped, or a shorter --context"
+)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -35,11 +35,25 @@ _REGION_NAMES: Final[dict[str, str]] = {
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
-    """Write `report` to `console`, standard output by default.
+    """Write `report` to `console`, standard output by default, in one go.
 
-    Text of the run (names of arms, regions, reasons) is never read as markup.
+    Text of the run (names of arms, regions, reasons) is never read as markup. Only a
+    terminal gets the blanks at the ends of lines.
+
+    Raises:
+        OSError: it could not be written.
     """
     console = console or Console()
+    with console.capture() as captured:
+        _print_report(report, console)
+    text = captured.get()
+    if not console.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    console.file.write(text)
+    console.file.flush()
+
+
+def _print_report(report: Report, console: Console) -> None:
     console.print(Text(report.title, style="bold"))
     console.print(_facts(report.facts))
     for table in report.tables:

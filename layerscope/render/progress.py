@@ -1,11 +1,12 @@
-"""Progress with an estimate on a terminal, and nothing anywhere else."""
+"""Progress with an estimate on a terminal, and one line anywhere else."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
 from rich import progress as bars
 from rich.console import Console
+from rich.text import Text
 
 from layerscope.progress import Progress, SilentProgress
 
@@ -30,11 +31,32 @@ class RichProgress:
             self._bar.advance(self._task, steps)
 
 
+class _Opened:
+    """Says what is about to be done as the first phase begins."""
+
+    def __init__(self, progress: Progress, opening: Callable[[], object]) -> None:
+        self._progress = progress
+        self._opening: Callable[[], object] | None = opening
+
+    def phase(self, name: str, total: int) -> None:
+        if self._opening is not None:
+            self._opening()
+            self._opening = None
+        self._progress.phase(name, total)
+
+    def advance(self, steps: int = 1) -> None:
+        self._progress.advance(steps)
+
+
 @contextmanager
-def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """A `Progress` for the block: a bar if `stream` is a terminal, silent if not."""
+def progress_on(stream: TextIO, opening: str) -> Iterator[Progress]:
+    """A `Progress` for the block: a bar if `stream` is a terminal, silent if not.
+
+    The line `opening` is written to either as the first phase begins: work that is
+    refused before that is not announced.
+    """
     if not stream.isatty():
-        yield SilentProgress()
+        yield _Opened(SilentProgress(), lambda: _write_line(stream, opening))
         return
     columns = (
         bars.TextColumn("{task.description}", markup=False),
@@ -43,4 +65,9 @@ def progress_on(stream: TextIO) -> Iterator[Progress]:
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=Console(file=stream), transient=True) as bar:
-        yield RichProgress(bar)
+        yield _Opened(RichProgress(bar), lambda: bar.console.print(Text(opening)))
+
+
+def _write_line(stream: TextIO, line: str) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()

@@ -1,4 +1,5 @@
 import re
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,15 @@ def test_all_that_is_out_of_range_is_told_at_once() -> None:
         "--samples is 0, and must be at least 1; "
         "--captures is 0, and must be at least 1; "
         "--passes is 2, and must be at least 3; "
-        "--time-budget must be more than 0 seconds"
+        "--time-budget is 0, and must be a number of seconds above 0"
+    )
+
+
+@pytest.mark.parametrize("seconds", [inf, -inf, nan, -1.0])
+def test_a_budget_that_is_no_time_is_refused(seconds: float) -> None:
+    """It would end up in run.json, where no reader takes it."""
+    assert refusal(ProfileOptions(time_budget=seconds)) == (
+        f"--time-budget is {seconds:g}, and must be a number of seconds above 0"
     )
 
 

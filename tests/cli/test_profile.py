@@ -1,5 +1,6 @@
 import errno
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ class FakeRunner:
         """Succeed until `error` is set."""
         self.error: BaseException | None = None
         self.is_late = False
+        self.is_begun = False
         self.study: Study | None = None
         self.options: RunnerOptions | None = None
 
@@ -29,6 +31,8 @@ class FakeRunner:
         self.study, self.options = study, options
         if self.error is not None and not self.is_late:
             raise self.error
+        if self.is_begun:
+            options.progress.phase("weights", 1)
         handmade.write(options.output)
         if self.error is not None:
             raise self.error
@@ -66,6 +70,33 @@ def test_a_profile_prints_its_report(
     assert runner.options.model_folder is None
     assert runner.options.command[:2] == ["layerscope", "profile"]
     assert runner.options.command[-2:] == ["--context", "64"]
+
+
+@pytest.mark.parametrize("package", ["torch", "safetensors"])
+def test_what_a_plain_install_lacks_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
+) -> None:
+    """Exit code 1 and the line that installs it."""
+    monkeypatch.setitem(sys.modules, package, None)
+    assert profile(tmp_path / "run") == 1
+    assert capsys.readouterr() == (
+        "",
+        f"error: profile needs {package}; pip install 'layerscope[profile]'\n",
+    )
+
+
+def test_what_will_be_made_is_told_when_it_begins(
+    tmp_path: Path, runner: FakeRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """218 million bf16 weights a pass, a little KV, and the activations."""
+    model = ("--model", "llama-3.1-8b", "--dtype", "bfloat16", "--context", "16")
+    runner.is_begun = True
+    assert profile(tmp_path / "run", *model, "--passes", "4") == 0
+    first, _ = capsys.readouterr().err.splitlines()
+    assert first == "4 passes of weights and KV: 1.748 GB; a pass must move 436.8 MB"
 
 
 @pytest.mark.usefixtures("runner")
@@ -176,7 +207,7 @@ def test_a_full_disk_keeps_earlier_samples(
     monkeypatch.setattr(layerscope.runner, "profile", measure)
     assert profile(output) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"error: disk full while writing {output}: samples up to ")
+    assert err.startswith(f"error: disk full while writing {output}: what was ")
     assert err.count("\n") == 1
     kept = load(output)
     assert kept.header.status == "partial"

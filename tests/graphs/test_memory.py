@@ -37,7 +37,8 @@ def test_what_cannot_fit_is_refused_with_both_sizes_and_advice(
         memory.check_memory(device, needed)
     assert str(raised.value) == (
         f"weights, KV and inputs need {need} GB and {have} GB are free; "
-        "use fewer --passes, --tp N --shard-shaped, or a shorter --context"
+        "use fewer --passes or --requests, --tp N --shard-shaped, or a "
+        "shorter --context"
     )
 
 
@@ -46,7 +47,8 @@ def test_a_failed_allocation_says_what_is_left() -> None:
     """Of the current GPU, with the same advice."""
     assert memory.out_of_memory(torch.OutOfMemoryError()) == (
         "out of GPU memory, 2.0 of 80.0 GB free; "
-        "use fewer --passes, --tp N --shard-shaped, or a shorter --context"
+        "use fewer --passes or --requests, --tp N --shard-shaped, or a "
+        "shorter --context"
     )
 
 

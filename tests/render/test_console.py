@@ -165,6 +165,14 @@ def test_text_of_the_run_is_no_markup() -> None:
     ]
 
 
+def test_a_file_gets_no_trailing_blanks() -> None:
+    """No line of a file or a pipe ends in blanks, at any place of the report."""
+    file = io.StringIO()
+    print_report(build_report(handmade.run()), Console(file=file, width=80))
+    lines = file.getvalue().split("\n")
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 def test_a_file_gets_no_colours() -> None:
     """Output that is not a terminal holds no escape codes; a terminal's does."""
     report = build_report(handmade.run())

@@ -409,7 +409,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, *writes: int) -> None:
     monkeypatch.setattr(runs, "replace_files", crowded)
 
 
-KEPT = f"samples up to round {ROUNDS - 1} of capture 0 are kept there"
+KEPT = f"what was recorded up to round {ROUNDS - 1} of capture 0 is kept there"
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_measured(
