@@ -1,15 +1,13 @@
 """``layerscope profile``: measure one layer on this machine and report it."""
 
 import sys
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from layerscope.cli.interrupts import interruptible
 from layerscope.cli.options import ProfileOptions, takes
+from layerscope.cli.streams import tell
 from layerscope.errors import MeasurementError
 
 if TYPE_CHECKING:  # both need what a plain install lacks
@@ -28,14 +26,13 @@ def command(options: ProfileOptions, arguments: list[str]) -> None:
             output = planned.output
             run = _run(planned, options.recorder, ["layerscope", *arguments])
         except KeyboardInterrupt:
-            with suppress(OSError):  # what hung up may have been the terminal
-                typer.echo(f"interrupted; {_kept(output)}", err=True)
+            tell(f"interrupted; {_kept(output)}")
             raise
 
     from layerscope.cli.output import print_run
 
-    typer.echo(f"saved; see it again: layerscope show {output}", err=True)
     print_run(run, as_json=options.json)
+    tell(f"saved; see it again: layerscope show {output}")
 
 
 def _plan(options: ProfileOptions) -> "Plan":
@@ -52,7 +49,7 @@ def _plan(options: ProfileOptions) -> "Plan":
 
     planned = plan(options, resolve(options.device))
     for reason in planned.left_out:
-        typer.echo(f"left out {reason}", err=True)
+        tell(f"left out {reason}")
     return planned
 
 

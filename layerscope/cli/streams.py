@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+import typer
+
 _HANDLER: Final = "layerscope.plain"
 _PLAIN: Final = {"−": "-", "–": "-", "─": "-", "×": "x", "µ": "u", "…": "~", "°": " "}
 """As wide as what they stand for, so that tables keep their columns."""
@@ -15,9 +17,17 @@ _PLAIN: Final = {"−": "-", "–": "-", "─": "-", "×": "x", "µ": "u", "…"
 def forgive_encoding() -> None:
     """Print what a stream's encoding lacks in plain signs; else as question marks."""
     codecs.register_error(_HANDLER, _plain)
+    if sys.stderr is None:  # closed by whoever started the program
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
+
+
+def tell(line: str) -> None:
+    """Write `line` to standard error; a result is not lost where that is gone."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

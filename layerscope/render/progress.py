@@ -1,7 +1,7 @@
 """Progress with an estimate on a terminal, and one line anywhere else."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from rich import progress as bars
@@ -69,5 +69,6 @@ def progress_on(stream: TextIO, opening: str) -> Iterator[Progress]:
 
 
 def _write_line(stream: TextIO, line: str) -> None:
-    stream.write(f"{line}\n")
-    stream.flush()
+    with suppress(OSError):  # a line that cannot be shown stops no measurement
+        stream.write(f"{line}\n")
+        stream.flush()

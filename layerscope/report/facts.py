@@ -130,7 +130,7 @@ def _recorder(run: Run) -> str:
     records = format_count(run.kernels.height)
     captures = run.kernels["capture"].n_unique()
     counts = f"{records} records of {captures} captures"
-    return f"{run.header.recorder}; {counts}, 100 % mapped to regions"
+    return f"{run.header.recorder}; {counts}, all mapped to regions"
 
 
 def _samples(run: Run, measured: Measures) -> str:

@@ -35,11 +35,13 @@ from layerscope.run import (
     HEADER_FILE,
     KERNELS_FILE,
     SAMPLES_FILE,
+    NumericsCheck,
     RegionBytes,
     Run,
     RunHeader,
     RunWriter,
 )
+from layerscope.run import load as load_run
 from layerscope.runner.anchors import Phase, measure
 from layerscope.runner.bench import Bench, open_bench, required_per_region
 from layerscope.runner.numerics import check_arms
@@ -104,6 +106,7 @@ def _profile(study: Study, device: torch.device, options: RunnerOptions) -> Run:
         problem = _make_problem(study, device, options, header)
         made_s = time.monotonic()
         bench = open_bench(study, problem, writer, options.progress)
+        bench.deadline_s = made_s + study.time_budget_s
         _measure(bench, recorder)
         header.host_memory_bytes = peak_memory_bytes()
         header.seconds = {
@@ -171,7 +174,6 @@ def _measure(bench: Bench, recorder: Recorder | None) -> None:
         for region in bench.problem.spec.regions
     ]
     header.warnings += _cache_warnings(bench, sum(required.values()))
-    bench.deadline_s = time.monotonic() + study.time_budget_s
     patience_s = study.time_budget_s * _ANCHOR_SHARE / study.captures
     for capture in range(study.captures):
         if bench.must_stop(capture, FEWEST_CAPTURES):
@@ -180,10 +182,9 @@ def _measure(bench: Bench, recorder: Recorder | None) -> None:
             f"anchors, capture {capture + 1} of {study.captures}", study.rounds
         )
         bench.capture()
-        checks = check_arms(bench)
-        if capture == 0:
-            header.numerics = checks
-        measure(bench, Phase(_ANCHOR, capture, time.monotonic() + patience_s))
+        header.numerics = _worst(header.numerics + check_arms(bench))
+        until_s = min(bench.deadline_s, time.monotonic() + patience_s)
+        measure(bench, Phase(_ANCHOR, capture, until_s))
     if recorder is not None:
         _record(bench, recorder)
     bench.release()
@@ -192,6 +193,15 @@ def _measure(bench: Bench, recorder: Recorder | None) -> None:
             f"the time budget of {study.time_budget_s:g} s ended before the plan was "
             "done: fewer rounds or captures were made; raise --time-budget"
         )
+
+
+def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
+    """The check with the largest error of each arm."""
+    worst: dict[str, NumericsCheck] = {}
+    for check in checks:
+        if check.arm not in worst or check.error > worst[check.arm].error:
+            worst[check.arm] = check
+    return list(worst.values())
 
 
 def _cache_warnings(bench: Bench, pass_bytes: int) -> Iterator[str]:
@@ -207,17 +217,17 @@ def _cache_warnings(bench: Bench, pass_bytes: int) -> Iterator[str]:
 
 
 def _record(bench: Bench, recorder: Recorder) -> None:
-    """Record fresh captures, as many as gave anchors, and take anchors again.
+    """Record fresh captures, and take anchors of the last one again.
 
     One capture's placement in memory can shift a region by a percent; shares of
     several say how much of a difference that is.
     """
-    captures = bench.study.captures
+    captures, header = bench.study.captures, bench.writer.header
     for capture in range(captures, 2 * captures):
         done = capture - captures + 1
         is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
         bench.capture(None if is_last else (bench.study.passes,))
-        check_arms(bench)
+        header.numerics = _worst(header.numerics + check_arms(bench))
         record(bench, recorder, capture)
         bench.writer.checkpoint()
         if is_last:
@@ -253,7 +263,9 @@ def _end(writer: RunWriter, reason: str) -> None:
     """Write what there is; a folder without one sample tells nothing and goes."""
     # A full disk is reported by the error that is already on its way.
     with suppress(RecordError):
-        if writer.finish("partial", reason).samples.is_empty():
+        writer.finish("partial", reason)
+    with suppress(InputError, RecordError):  # then not even the header was written
+        if load_run(writer.path).samples.is_empty():
             for name in (HEADER_FILE, SAMPLES_FILE, KERNELS_FILE):
                 (writer.path / name).unlink()
     with suppress(OSError):  # not empty: samples are kept there

@@ -62,6 +62,7 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
             ]
             bench.progress.advance(len(block))
             recorded += len(block)
+    bench.step = int(bench.problem.step)  # recorders launch on their own
     _refuse_empty(bench, drops, recorded)
 
 

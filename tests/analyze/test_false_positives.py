@@ -40,7 +40,7 @@ def test_captures_that_differ_rarely_count_as_a_difference() -> None:
     """By verdict at most 5 % of splits differ, although captures do, by much."""
     times = equal_arms(8, between_ns=20.0)
     found = false_positive_rate(times, "a", "again")
-    assert found.splits == 200
+    assert found.splits == 127
     assert found.verdict <= 0.05
     assert found.interval <= 0.10
     assert found == false_positive_rate(times, "a", "again")
@@ -70,7 +70,15 @@ def test_captures_are_swapped_whole_and_never_all() -> None:
     ]
     names = ["phase", "arm", "experiment", "capture", "round", "pass_ns"]
     times = pl.DataFrame(rows, schema=names, orient="row")
-    assert false_positive_rate(times, "a", "again") == FalsePositives(0.0, 0.0, 200)
+    assert false_positive_rate(times, "a", "again") == FalsePositives(0.0, 0.0, 3)
+
+
+def test_more_splits_than_are_asked_for_are_drawn_by_the_seed() -> None:
+    """Ten captures have 511 splits; twenty of them are drawn, the same for a seed."""
+    times = equal_arms(10, between_ns=20.0)
+    first = false_positive_rate(times, "a", "again", splits=20, seed=3)
+    assert first.splits == 20
+    assert first == false_positive_rate(times, "a", "again", splits=20, seed=3)
 
 
 def test_a_true_difference_is_no_false_positive() -> None:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from layerscope.cli.streams import abandon_stdout, forgive_encoding
+from layerscope.cli.streams import abandon_stdout, forgive_encoding, tell
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,26 @@ def test_streams_that_are_no_text_files_stay(monkeypatch: pytest.MonkeyPatch) ->
     forgive_encoding()
     abandon_stdout()
     assert sys.stdout is stream
+
+
+def test_a_closed_standard_error_takes_lines_to_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program that was started without one still runs to its end."""
+    monkeypatch.setattr(sys, "stderr", None)
+    forgive_encoding()
+    tell("heard by no one")
+    sys.stderr.close()
+
+
+def test_a_line_that_cannot_be_told_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk behind standard error does not cost the result."""
+
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    tell("lost")

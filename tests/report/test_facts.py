@@ -54,7 +54,7 @@ def test_the_whole_header() -> None:
         "fused 864 passes in 18 rounds (effective 18 within captures), "
         "reference (A/A) 864 passes in 18 rounds (effective 18 within captures); "
         "3 captures an arm",
-        "recorder": "cupti; 216 records of 3 captures, 100 % mapped to regions",
+        "recorder": "cupti; 216 records of 3 captures, all mapped to regions",
         "numerics": "relative error and bound: fused 0.004 of 0.02",
         "built": "fused 1.5 s, 1.000 MB",
         "took": "weights 0.5 s, study 12.0 s",

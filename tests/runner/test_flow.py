@@ -1,5 +1,6 @@
 import errno
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -28,8 +29,9 @@ from layerscope.layers.problem import estimate_bytes
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType
 from layerscope.plugin import BackendSpec, Numerics, Requires, Switch
-from layerscope.run import Run, load
+from layerscope.run import NumericsCheck, Run, load
 from layerscope.runner import RunnerOptions, flow, profile
+from layerscope.runner.anchors import Phase
 from layerscope.study import Arm, Study
 from tests.runner import fakes
 from tests.runner.fakes import AGAIN, FUSED, REFERENCE
@@ -442,14 +444,41 @@ def test_a_disk_that_stays_full_keeps_what_was_saved_before(
     assert run.kernels.is_empty()
 
 
-def test_a_disk_that_is_full_from_the_start_leaves_no_folder(
-    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_disk_that_is_full_before_any_sample_leaves_no_folder(
+    study: Study,
+    options: RunnerOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    first: int,
 ) -> None:
-    """Nothing could be kept, and the error says so."""
-    fill_disk(monkeypatch, *range(1, 9))
+    """Nothing could be kept, and the error says so; the output can be used again."""
+    fill_disk(monkeypatch, *range(first, 9))
     with pytest.raises(RecordError, match="nothing could be kept"):
         profile(study, options)
     assert not options.output.exists()
+
+
+def test_the_worst_check_of_every_arm_is_kept() -> None:
+    """Every capture is checked; the run tells the largest error."""
+    small, large, other = (
+        NumericsCheck(arm=arm, error=error, bound=1.0, passes=True)
+        for arm, error in (("a", 0.1), ("a", 0.2), ("b", 0.05))
+    )
+    assert flow._worst([small, other, large]) == [large, other]
+    assert flow._worst([large, other, small]) == [large, other]
+
+
+def test_no_unplanned_round_begins_after_the_deadline(
+    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patience of a capture never reaches beyond the budget of the study."""
+    phases: list[Phase] = []
+    monkeypatch.setattr(flow, "measure", lambda _, phase: phases.append(phase))
+    monkeypatch.setattr(flow, "_ANCHOR_SHARE", 100.0)
+    began_s = time.monotonic()
+    profile(msgspec.structs.replace(study, time_budget_s=50.0), options)
+    (phase,) = phases
+    assert began_s + 50.0 <= phase.patience_s <= time.monotonic() + 50.0
 
 
 def test_a_run_whose_last_write_fails_is_partial(
