@@ -72,10 +72,15 @@ def _shards(folder: Path) -> _Shards | None:
 def _read_index(index: Path) -> dict[str, Path]:
     try:
         names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return {tensor: index.parent / name for tensor, name in names.items()}
+        shards = {tensor: Path(name) for tensor, name in names.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"{index}: is not an index of shards ({error!r}); download it again"
         raise InputError(msg) from error
+    for shard in shards.values():
+        if shard.is_absolute() or ".." in shard.parts:
+            msg = f"{index}: names {shard}, which is outside its folder"
+            raise InputError(msg)
+    return {tensor: index.parent / shard for tensor, shard in shards.items()}
 
 
 class _Reader:
@@ -119,7 +124,8 @@ class _Reader:
             )
             raise InputError(msg)
         tensor: Tensor = _guard(path, lambda: file.get_tensor(name))
-        if not tensor.is_floating_point():
+        # An fp8 tensor means nothing without scales, whose layout is the publisher's.
+        if not tensor.is_floating_point() or tensor.element_size() == 1:
             msg = f"{path}: {name} is {tensor.dtype}; quantised weights cannot be read"
             raise InputError(msg)
         return tensor

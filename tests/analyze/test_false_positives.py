@@ -73,6 +73,32 @@ def test_captures_are_swapped_whole_and_never_all() -> None:
     assert false_positive_rate(times, "a", "again") == FalsePositives(0.0, 0.0, 3)
 
 
+def test_rounds_are_swapped_one_by_one_where_asked() -> None:
+    """Then captures that differ are noise between rounds, and rarely a difference."""
+    times = equal_arms(8, between_ns=20.0)
+    found = false_positive_rate(times, "a", "again", unit="round")
+    assert found.splits == 200
+    assert found.interval <= 0.05
+    assert found != false_positive_rate(times, "a", "again")
+
+
+def test_an_interval_too_narrow_for_its_rounds_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A third of the honest width is exceeded by many splits of the rounds."""
+
+    def narrow(rounds: pl.DataFrame, column: str, **_: object) -> Estimate:
+        whole = blind_to_captures(rounds, column)
+        half = (whole.high - whole.low) / 6
+        ends = whole.value - half, whole.value + half
+        return Estimate(whole.value, *ends, whole.samples, whole.effective)
+
+    monkeypatch.setattr(false_positives, "estimate", narrow)
+    times = equal_arms(8, between_ns=20.0)
+    found = false_positive_rate(times, "a", "again", unit="round")
+    assert found.interval > 0.25
+
+
 def test_more_splits_than_are_asked_for_are_drawn_by_the_seed() -> None:
     """Ten captures have 511 splits; twenty of them are drawn, the same for a seed."""
     times = equal_arms(10, between_ns=20.0)

@@ -217,13 +217,24 @@ def test_a_tensor_of_another_shape(tmp_path: Path) -> None:
     )
 
 
-def test_a_tensor_of_integers(tmp_path: Path) -> None:
-    """Weights that were quantised by someone else are refused."""
+@pytest.mark.parametrize("name", ["/etc/model.safetensors", "../model.safetensors"])
+def test_a_shard_outside_the_folder(sharded: Path, name: str) -> None:
+    """An index cannot make the reader open files elsewhere."""
+    index = sharded / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {O_PROJ: name}}))
+    assert refusal(sharded) == (
+        f"model.safetensors.index.json: names {name}, which is outside its folder"
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_a_tensor_that_needs_scales(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Weights that were quantised by someone else are refused, fp8 like integers."""
     dense().save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
     tensors = load_file(path)
-    tensors[O_PROJ] = torch.zeros(48, 64, dtype=torch.int8)
+    tensors[O_PROJ] = torch.zeros(48, 64).to(dtype)
     save_file(tensors, path)
     assert refusal(tmp_path) == (
-        f"model.safetensors: {O_PROJ} is torch.int8; quantised weights cannot be read"
+        f"model.safetensors: {O_PROJ} is {dtype}; quantised weights cannot be read"
     )
