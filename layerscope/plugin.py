@@ -7,17 +7,22 @@ A backend is one `BackendSpec` behind an entry point of the group
 2. *check*: `BackendSpec.refusals` collects every reason against a layer and device.
 3. *build*: `BackendSpec.build` allocates all it needs for one `Problem`, once.
 4. *dispatch*: `Built.plan` decides, on the host and at capture, whether it runs a step.
+
+`BackendSpec.build_draft` does the same for the draft, where a backend has one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from importlib.util import find_spec
+from typing import Final, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from layerscope.environment import DeviceFacts
+from layerscope.layers.draft import DraftProblem
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.problem import Problem
-from layerscope.layers.spec import DType, Family, LayerSpec
+from layerscope.layers.spec import DType, Family, LayerSpec, StepKind
 from layerscope.regions import Region
 
 API_VERSION: Final = 1
@@ -39,7 +44,10 @@ class StepShape:
 
 
 class Step(Protocol):
-    """A step that a backend agreed to run, bound to one problem's buffers."""
+    """A step that a backend agreed to run, bound to one problem's buffers.
+
+    Within a region it may name what its kernels do with `regions.role`.
+    """
 
     def run(self, region: Region, pass_index: int) -> None:
         """Enqueue the kernels of `region` of pass `pass_index`.
@@ -62,24 +70,101 @@ class Step(Protocol):
         """
 
 
+@runtime_checkable
+class WholeStep(Protocol):
+    """A step whose kernels serve several regions, so that none can be told apart.
+
+    Its kernels are counted as ``other``, and every report says why.
+    """
+
+    @property
+    def why_whole(self) -> str:
+        """Why its kernels belong to no one region, such as "compiled as one graph"."""
+
+    def run_layer(self, pass_index: int) -> None:
+        """Enqueue all kernels of pass `pass_index`; as `Step.run` otherwise."""
+
+    def expert_ids(self, pass_index: int) -> Tensor | None:
+        """As `Step.expert_ids`."""
+
+    def layer_bytes(self) -> int | None:
+        """Bytes that one pass reads and writes; None where it cannot tell."""
+
+
 class Built(Protocol):
     """A backend built for one problem."""
 
-    device_bytes: int
-    """Device memory it allocated beyond the problem's own."""
+    @property
+    def device_bytes(self) -> int:
+        """Device memory it allocated beyond the problem's own."""
 
-    def plan(self, shape: StepShape) -> Step | None:
+    def plan(self, shape: StepShape) -> Step | WholeStep | None:
         """The step to run, or None to leave it to the fallback; host only."""
+
+
+class DraftStep(Protocol):
+    """All greedy tokens of one draft, bound to one `DraftProblem`'s buffers."""
+
+    @property
+    def w2_reads(self) -> int:
+        """How often a pass reads w2: once a token, or once where it stays on chip."""
+
+    def run(self, pass_index: int) -> None:
+        """Enqueue the kernels of pass `pass_index`: fill its ``chosen``, in order.
+
+        Each token is the argmax of its position's base logits and the bias that the
+        token before it gives, summed in float32 or wider; ties go to the lowest id.
+        Otherwise as `Step.run`.
+        """
+
+    def touched_bytes(self) -> int | None:
+        """Bytes that one pass reads and writes; None where it cannot tell."""
+
+
+class BuiltDraft(Protocol):
+    """A backend's draft built for one problem."""
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory it allocated beyond the problem's own."""
+
+    def plan(self, spec: DraftSpec) -> DraftStep | None:
+        """The step to run, or None where it has none for `spec`; host only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What every wait on the device must obey, from the first version of a kernel."""
+
+    abort: Tensor
+    """int32 [1] on the device: not 0 once any wait has given up; sticky, all must look
+    at it and end at once. The host clears it once the device is idle."""
+
+    deadline_s: float = 0.5
+    """The longest any wait may last before it sets `abort` and gives up."""
+
+    peers: tuple[Tensor, ...] = ()
+    """A buffer of every rank that this rank may write to; empty on one rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What a backend is given to build from."""
+    """What a backend is given to build a layer from."""
 
     problem: Problem
+    waits: Waits
     switches: Mapping[str, str] = field(default_factory=dict)
-    deadline_s: float = 0.5
-    """The longest any wait on the device may last."""
+    """A value for every switch the backend has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftContext:
+    """What a backend is given to build a draft from."""
+
+    problem: DraftProblem
+    waits: Waits
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """A value for every switch the backend has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +191,40 @@ class Requires:
     dtypes: tuple[DType, ...] = ()
     weight_dtypes: tuple[DType, ...] = ()
     tp_sizes: tuple[int, ...] = ()
+    step_kinds: tuple[StepKind, ...] = ()
     max_rows: int | None = None
+
+    processors: int = 0
+    """SMs or CUs that must be there: blocks that have to be resident at once."""
+
+    packages: tuple[str, ...] = ()
+    """Top-level modules that must be there, such as ``triton``; none is imported."""
+
+    def refusals(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
+        """Every requirement that `spec` or `device` does not meet."""
+        reasons = []
+        for what, value, allowed in (
+            ("device", device.type, self.device_types),
+            ("architecture", device.architecture, self.architectures),
+            ("dtype", spec.dtype, self.dtypes),
+            ("weight dtype", spec.weight_dtype, self.weight_dtypes),
+            ("tensor-parallel size", spec.tp, self.tp_sizes),
+            ("step", spec.kind, self.step_kinds),
+        ):
+            if allowed and value not in allowed:
+                names = ", ".join(str(item) for item in allowed)
+                reasons.append(f"needs {what} {names}, not {value}")
+        if self.max_rows is not None and spec.rows > self.max_rows:
+            reasons.append(f"runs at most {self.max_rows} rows, not {spec.rows}")
+        if device.processors < self.processors:
+            reasons.append(
+                f"needs {self.processors} resident blocks, one a processor, and "
+                f"{device.name} has {device.processors}"
+            )
+        lacking = [name for name in self.packages if find_spec(name) is None]
+        if lacking:
+            reasons.append(f"needs packages that are missing: {', '.join(lacking)}")
+        return reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +237,9 @@ class Numerics:
 
     bfloat16: float = 1e-2
     float32: float = 1e-5
+
+    draft_logit: float = 1e-3
+    """How far the exact logit of a draft's token may be below the best one."""
 
     def bound(self, dtype: DType) -> float:
         """The bound for activations of `dtype`."""
@@ -134,29 +255,36 @@ class BackendSpec:
     summary: str
     covers: Mapping[Family, tuple[Region, ...]]
     build: Callable[[BuildContext], Built]
+    build_draft: Callable[[DraftContext], BuiltDraft] | None = None
     requires: Requires = Requires()
+    check: Callable[[LayerSpec, DeviceFacts], Sequence[str]] | None = None
+    """More reasons against a layer, which read on from the backend's name; no GPU work.
+
+    For what `requires` cannot say, such as "needs a C++ compiler: apt install g++".
+    """
+
     switches: tuple[Switch, ...] = ()
     numerics: Numerics = Numerics()
+    waits: tuple[str, ...] = ()
+    """Roles of kernels that wait for a kernel beside them, or for another rank."""
+
     skippable: tuple[Region, ...] = ()
     """Regions that may be disabled in a graph without hanging or corrupting others."""
 
+    pdl_safe: tuple[str, ...] = ()
+    """Roles of kernels that wait for their predecessor before they touch what it
+    writes, so that a full edge before them may become a programmatic one."""
+
     def refusals(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
-        """Every reason why this backend cannot run `spec` on `device`; no GPU work."""
+        """Every reason why this backend cannot run `spec` on `device`; no GPU work.
+
+        Each reads on from the backend's name.
+        """
         reasons = []
         if spec.model.family not in self.covers:
             known = ", ".join(sorted(self.covers))
             reasons.append(f"covers {known}, not {spec.model.family}")
-        for what, value, allowed in (
-            ("device", device.type, self.requires.device_types),
-            ("architecture", device.architecture, self.requires.architectures),
-            ("dtype", spec.dtype, self.requires.dtypes),
-            ("weight dtype", spec.weight_dtype, self.requires.weight_dtypes),
-            ("tensor-parallel size", spec.tp, self.requires.tp_sizes),
-        ):
-            if allowed and value not in allowed:
-                names = ", ".join(str(item) for item in allowed)
-                reasons.append(f"needs {what} {names}, not {value}")
-        limit = self.requires.max_rows
-        if limit is not None and spec.rows > limit:
-            reasons.append(f"runs at most {limit} rows, not {spec.rows}")
+        reasons += self.requires.refusals(spec, device)
+        if self.check is not None:
+            reasons += self.check(spec, device)
         return reasons

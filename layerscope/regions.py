@@ -1,10 +1,16 @@
-"""The regions of a layer, and the marker that opens and closes them.
+"""The regions of a layer, and the markers that open and close them.
 
-Code under measurement writes ``with region(Region.MOE): ...``. The marker costs one
-lookup when nobody observes. Whoever wants to know (graph capture, a profiler, NVTX)
-installs an `Observer` for the duration of a block with `observing`.
+Code under measurement writes ``with region("moe"): ...`` and, for what one kernel does
+within it, ``with role("gate_up"): ...``. A marker costs two lookups when nobody
+observes. Whoever wants to know (graph capture, a profiler, NVTX) installs an `Observer`
+for the duration of a block with `observing`.
+
+``torch.compile`` traces a marker to nothing, whether anybody observes or not: what is
+measured must be what runs unmeasured. So compiled code is marked from outside.
 """
 
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -14,25 +20,29 @@ from typing import Final, Protocol
 
 
 class Region(StrEnum):
-    """A part of a decoder layer, in the order of execution."""
+    """A part of a decoder layer, in the order of execution, or the draft after it.
+
+    Foreign code may use names of its own beside these.
+    """
 
     ATTENTION = "attention"
     O_PROJ_ALL_REDUCE = "o_proj_all_reduce"
     MOE = "moe"
     MLP = "mlp"
     MHC = "mhc"
+    DRAFT = "draft"
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One opened scope: a pass of the layer, or a region within it."""
+    """One opened scope: a pass of the layer, a region within it, or a role in that."""
 
     kind: str
-    """``"pass"`` or ``"region"``."""
+    """``"pass"``, ``"region"`` or ``"role"``."""
 
     name: str
-    """The pass index in decimal, or the region's name."""
+    """The pass index in decimal, or the name of the region or role."""
 
     @property
     def label(self) -> str:
@@ -49,6 +59,7 @@ class Mark:
 
 
 LABEL_PREFIX: Final = "layerscope:"
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class Observer(Protocol):
@@ -77,6 +88,16 @@ def observing(*observers: Observer) -> Iterator[None]:
         _observers.reset(token)
 
 
+def is_region_name(name: str) -> bool:
+    """Whether `region` takes `name`: a letter, then letters, digits and ``_``."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_observed() -> bool:
+    """Whether anybody is told of marks here; where not, they need not be made."""
+    return bool(_observers.get())
+
+
 @contextmanager
 def _observed(mark: Mark, observers: tuple[Observer, ...]) -> Iterator[None]:
     for observer in observers:
@@ -88,20 +109,50 @@ def _observed(mark: Mark, observers: tuple[Observer, ...]) -> Iterator[None]:
             observer.closed(mark)
 
 
-def _scope(kind: str, name: str) -> AbstractContextManager[None]:
+def _is_traced() -> bool:
+    """Whether ``torch.compile`` reads this code just now, instead of running it."""
+    compiler = sys.modules.get("torch.compiler")  # torch is never imported for a marker
+    return compiler is not None and compiler.is_dynamo_compiling()
+
+
+def _scope(kind: str, name: str | int) -> AbstractContextManager[None]:
+    if _is_traced():
+        return _UNOBSERVED
     observers = _observers.get()
-    return _observed(Mark(kind, name), observers) if observers else _UNOBSERVED
+    return _observed(_mark(kind, name), observers) if observers else _UNOBSERVED
+
+
+def _mark(kind: str, name: str | int) -> Mark:
+    if isinstance(name, str) and not _NAME.fullmatch(name):
+        msg = f"{name!r} is no name of a {kind}: a letter, then letters, digits and _"
+        raise ValueError(msg)
+    return Mark(kind, str(name))
 
 
 def region(name: Region | str) -> AbstractContextManager[None]:
-    """Mark a block as belonging to the region `name`.
+    """Mark a block as belonging to the region `name`; the innermost region counts.
+
+    Args:
+        name: a `Region`, or a name of your own: a letter, then letters, digits, ``_``.
 
     Raises:
-        ValueError: `name` is not a `Region`.
+        ValueError: `name` is not such a name; told where anybody observes.
     """
-    return _scope("region", Region(name).value)
+    return _scope("region", name)
+
+
+def role(name: str) -> AbstractContextManager[None]:
+    """Name what the kernels of a block do, such as ``gate_up``; the innermost counts.
+
+    Kernels of two arms are matched by role, so arms should use the same names.
+
+    Raises:
+        ValueError: `name` is not a letter followed by letters, digits and ``_``; told
+            where anybody observes.
+    """
+    return _scope("role", name)
 
 
 def layer_pass(index: int) -> AbstractContextManager[None]:
     """Mark a block as pass `index` (from 0) of a replay."""
-    return _scope("pass", str(index))
+    return _scope("pass", index)

@@ -1,8 +1,11 @@
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Thread
 
 import pytest
 
-from layerscope.regions import Mark, Region, layer_pass, observing, region
+from layerscope.regions import Mark, Region, layer_pass, observing, region, role
 
 
 class Diary:
@@ -103,11 +106,59 @@ def test_other_threads_are_not_observed() -> None:
 
 
 def test_nothing_is_made_when_no_one_observes() -> None:
-    """Unobserved marks are all the same empty context."""
-    assert region(Region.MOE) is region(Region.MLP) is layer_pass(0)
+    """Unobserved marks are all the same empty context, made once."""
+    first = region(Region.MOE)
+    assert first is region("gather") is role("gate_up") is layer_pass(7)
+    with first, first:
+        pass
 
 
-def test_unknown_regions_are_refused_even_unobserved() -> None:
-    """A misspelt region fails at once, not only under a profiler."""
-    with pytest.raises(ValueError, match="'moee' is not a valid Region"):
-        region("moee")
+def test_foreign_code_names_regions_of_its_own() -> None:
+    """Any word of letters, digits and underscores is a region, and told as text."""
+    diary = Diary()
+    with observing(diary):
+        for name in ("gather", "Block_2", "x", Region.DRAFT):
+            with region(name):
+                pass
+    assert diary.marks == [
+        Mark("region", name) for name in ("gather", "Block_2", "x", "draft")
+    ]
+    assert {type(mark.name) for mark in diary.marks} == {str}
+
+
+def test_roles_are_told_within_the_region_they_belong_to() -> None:
+    """A role opens after its region and closes before it; roles nest too."""
+    diary = Diary()
+    with observing(diary), layer_pass(1), region(Region.MOE):
+        with role("gate_up"), role("split_2"):
+            pass
+        with role("combine"):
+            pass
+    assert diary.marks == [
+        Mark("pass", "1"),
+        Mark("region", "moe"),
+        Mark("role", "gate_up"),
+        Mark("role", "split_2"),
+        Mark("role", "combine"),
+    ]
+    assert diary.lines == [
+        *("+1", "+moe", "+gate_up", "+split_2", "-split_2", "-gate_up"),
+        *("+combine", "-combine", "-moe", "-1"),
+    ]
+
+
+@pytest.mark.parametrize("mark", [region, role])
+@pytest.mark.parametrize(
+    "name", ["", "2nd", "_x", "gate up", "gate-up", "a:b", "m\u00f6e", "moe\n"]
+)
+def test_bad_names_are_refused_where_anybody_observes(
+    mark: Callable[[str], AbstractContextManager[None]], name: str
+) -> None:
+    """A name that no label could carry is an error under an observer, else not read."""
+    with mark(name):
+        pass
+    diary = Diary()
+    what = f"{name!r} is no name of a {mark.__name__}"
+    with observing(diary), pytest.raises(ValueError, match=re.escape(what)):
+        mark(name)
+    assert diary.marks == []

@@ -17,7 +17,7 @@ from cuda.bindings import runtime
 from layerscope.errors import MeasurementError
 from layerscope.graphs.memory import out_of_memory
 from layerscope.graphs.replay import HEAD_PASS, Body, Edge, Node, Replay, Timing
-from layerscope.regions import Mark, Region, observing
+from layerscope.regions import Mark, observing
 
 _NODE_KINDS: Final = {
     runtime.cudaGraphNodeType.cudaGraphNodeTypeKernel: "kernel",
@@ -59,28 +59,31 @@ def _handles(graph: Any) -> list[int]:  # noqa: ANN401 (untyped bindings)
 
 @dataclass(slots=True)
 class _NodeObserver:
-    """Notes, at every region that closes, which nodes were added since it opened."""
+    """Notes, at every mark that closes, which nodes were added since it opened."""
 
     stream: int
-    owners: dict[int, tuple[int, Region]] = field(default_factory=dict)
+    owners: dict[int, tuple[int, str]] = field(default_factory=dict)
+    roles: dict[int, str] = field(default_factory=dict)
     _pass_index: int = HEAD_PASS
     _open: list[set[int]] = field(default_factory=list)
 
     def opened(self, mark: Mark) -> None:
-        """Remember the nodes that exist before the region."""
+        """Remember the nodes that exist before the region or role."""
         if mark.kind == "pass":
             self._pass_index = int(mark.name)
         else:
             self._open.append(self._current())
 
     def closed(self, mark: Mark) -> None:
-        """Give the region all nodes that are new; inner regions keep theirs."""
+        """Give the region or role all nodes that are new; inner ones keep theirs."""
         if mark.kind == "pass":
             self._pass_index = HEAD_PASS
             return
-        owner = (self._pass_index, Region(mark.name))
         for handle in self._current() - self._open.pop():
-            self.owners.setdefault(handle, owner)
+            if mark.kind == "region":
+                self.owners.setdefault(handle, (self._pass_index, mark.name))
+            else:
+                self.roles.setdefault(handle, mark.name)
 
     def _current(self) -> set[int]:
         """Nodes captured so far; none once the capture has failed.
@@ -181,10 +184,10 @@ class GraphPlayer:
             raise MeasurementError(out_of_memory(error)) from error
         except RuntimeError as error:
             cause = str(error).splitlines()[0]
-            msg = f"the layer cannot be captured into a CUDA graph: {cause}"
+            msg = f"it cannot be captured into a CUDA graph: {cause}"
             raise MeasurementError(msg) from error
         raw = graph.raw_cuda_graph()
-        nodes = _nodes(_handles(raw), observer.owners)
+        nodes = _nodes(_handles(raw), observer)
         stream = self._stream.cuda_stream
         edges = _edges(raw, nodes)
         return GraphReplay(graph, _Captured(body, passes, nodes, edges, stream))
@@ -228,9 +231,8 @@ def _pool(beside: Replay | None) -> _Pool | None:
     return beside.pool if isinstance(beside, GraphReplay) else None
 
 
-def _nodes(
-    handles: list[int], owners: dict[int, tuple[int, Region]]
-) -> tuple[Node, ...]:
+def _nodes(handles: list[int], observer: _NodeObserver) -> tuple[Node, ...]:
+    owners = observer.owners
     lost = [handle for handle in handles if handle not in owners]
     if lost:
         msg = (
@@ -243,7 +245,8 @@ def _nodes(
         pass_index, region = owners[handle]
         node_type = call(runtime.cudaGraphNodeGetType, handle)
         kind = _NODE_KINDS.get(node_type, node_type.name)
-        nodes.append(Node(index, handle, kind, pass_index, region))
+        role = observer.roles.get(handle)
+        nodes.append(Node(index, handle, kind, pass_index, region, role))
     return tuple(nodes)
 
 

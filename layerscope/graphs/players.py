@@ -9,7 +9,7 @@ import torch
 from layerscope.graphs.eager import EagerPlayer
 from layerscope.graphs.replay import Player
 from layerscope.graphs.torch_graph import TorchGraphPlayer
-from layerscope.layers.problem import Problem, advance
+from layerscope.layers.feed import Feed, advance
 
 
 def has_cuda_bindings(device: torch.device) -> bool:
@@ -33,12 +33,10 @@ def player_for(device: torch.device) -> Player:
     return TorchGraphPlayer()
 
 
-def head_for(problem: Problem) -> Callable[[], None]:
-    """What a replay of `problem` begins with: the next step and its inputs."""
-    if has_cuda_bindings(problem.device):
-        from layerscope.graphs.probe_kernels import (
-            AdvanceKernel,
-        )
+def head_for(feed: Feed) -> Callable[[], None]:
+    """What a replay begins with: the next step of `feed` and its inputs."""
+    if has_cuda_bindings(feed.device):
+        from layerscope.graphs.probe_kernels import AdvanceKernel
 
-        return AdvanceKernel(problem)
-    return partial(advance, problem)
+        return AdvanceKernel(feed)
+    return partial(advance, feed)

@@ -11,83 +11,92 @@ import torch
 from cuda.bindings import driver, nvrtc
 
 from layerscope.errors import MeasurementError
-from layerscope.layers.problem import Problem
+from layerscope.layers.feed import Feed
 
-_THREADS: Final = 1024
+_THREADS: Final = 512
+_BLOCK_BYTES: Final = 1 << 16
+"""What one block copies before it is worth a second one."""
 
-# One block, so that no other block can still need the count that thread 0 writes.
-# It moves about 100 KB; its cost is the same in every replay and cancels in the slope.
+_MOST_BLOCKS: Final = 256
+
+# Every block reads the count before it draws a ticket, and the one with the last ticket
+# writes it, so no block can still need what is overwritten. The kernel's cost is the
+# same in every replay and cancels in the slope.
 _ADVANCE_SOURCE: Final = r"""
-__device__ void copy_row(const uint4* pool, uint4* out, long long row, long long n) {
-    for (long long i = threadIdx.x; i < n; i += blockDim.x) out[i] = pool[row * n + i];
+struct Pool { const char* rows; char* target; long long bytes; };
+
+__device__ bool is_aligned(const Pool& pool) {
+    const long long low_bits = (long long)pool.rows | (long long)pool.target;
+    return (low_bits | pool.bytes) % sizeof(uint4) == 0;
+}
+
+template <typename T>
+__device__ void copy(const char* from, char* to, long long bytes) {
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (long long i = first; i < bytes / (long long)sizeof(T); i += stride)
+        reinterpret_cast<T*>(to)[i] = reinterpret_cast<const T*>(from)[i];
 }
 
 extern "C" __global__ void layerscope_advance(
-        long long* launches, const long long* hold, long long* step, long long steps,
-        const uint4* inputs, uint4* hidden, long long input_vectors,
-        const uint4* biases, uint4* bias, long long bias_vectors) {
-    const long long launch = *launches + 1;
+        long long* launches, const long long* hold, long long* step,
+        unsigned int* tickets, const Pool* pools, long long count, long long steps) {
+    const long long launch = *(volatile long long*)launches + 1;
     const long long next = launch / *hold % steps;
+    for (long long i = 0; i < count; ++i) {
+        const Pool pool = pools[i];
+        const char* row = pool.rows + next * pool.bytes;
+        if (is_aligned(pool)) copy<uint4>(row, pool.target, pool.bytes);
+        else copy<char>(row, pool.target, pool.bytes);
+    }
     __syncthreads();
-    if (threadIdx.x == 0) { *launches = launch; *step = next; }
-    copy_row(inputs, hidden, next, input_vectors);
-    copy_row(biases, bias, next, bias_vectors);
+    if (threadIdx.x == 0 && atomicAdd(tickets, 1) == gridDim.x - 1) {
+        *launches = launch;
+        *step = next;
+        *tickets = 0;
+    }
 }
 """
-_VECTOR_BYTES: Final = 16
 
 
 class AdvanceKernel:
-    """The head of a replay in one kernel: next step, its inputs, its routing bias."""
+    """The head of a replay in one kernel: the next step of a feed, and its inputs."""
 
-    def __init__(self, problem: Problem) -> None:
-        """Compile (once a process) and bind the kernel to `problem`'s buffers.
+    def __init__(self, feed: Feed) -> None:
+        """Compile (once a process) and bind the kernel to the pools of `feed`.
 
         Raises:
-            MeasurementError: NVRTC or the driver refuses, or a row of the input pool
-                is not a multiple of 16 bytes.
+            MeasurementError: NVRTC or the driver refuses.
         """
         self._function = _compiled("layerscope_advance", _ADVANCE_SOURCE)
-        hidden, bias = problem.buffers[0].hidden, problem.router_bias
-        pools = (problem.inputs, hidden), (problem.bias_pool, bias)
-        vectors = [_vectors(tensor) for _, tensor in pools]
-        counters = (problem.launches, problem.hold, problem.step)
-        arguments = [*(tensor.data_ptr() for tensor in counters), problem.steps]
-        for (pool, tensor), count in zip(pools, vectors, strict=True):
-            arguments += [_address(pool), _address(tensor), count]
-        self._values = tuple(arguments)
-        self._types = (*(ctypes.c_void_p,) * 3, ctypes.c_longlong) + (
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_longlong,
-        ) * 2
+        device = feed.device
+        rows = [
+            (pool.rows.data_ptr(), pool.target.data_ptr(), pool.target.nbytes)
+            for pool in feed.pools
+        ]
+        self._table = torch.tensor(rows, dtype=torch.int64, device=device)
+        self._tickets = torch.zeros(1, dtype=torch.int32, device=device)
+        pointers = (
+            *(feed.launches, feed.hold, feed.step),
+            *(self._tickets, self._table),
+        )
+        addresses = (tensor.data_ptr() for tensor in pointers)
+        self._values = (*addresses, len(rows), feed.steps)
+        types = (ctypes.c_void_p,) * len(pointers)
+        self._types = (*types, ctypes.c_longlong, ctypes.c_longlong)
+        copied = sum(pool.target.nbytes for pool in feed.pools)
+        self._blocks = min(_MOST_BLOCKS, 1 + copied // _BLOCK_BYTES)
 
     def __call__(self) -> None:
         """Enqueue the kernel on torch's current stream; captures like any other."""
         stream = torch.cuda.current_stream().cuda_stream
         arguments = (self._values, self._types)
-        grid_and_block = (1, 1, 1, _THREADS, 1, 1)
+        grid_and_block = (self._blocks, 1, 1, _THREADS, 1, 1)
         _check(
             driver.cuLaunchKernel(
                 self._function, *grid_and_block, 0, stream, arguments, 0
             )
         )
-
-
-def _address(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
-
-
-def _vectors(tensor: torch.Tensor | None) -> int:
-    if tensor is None:
-        return 0
-    if tensor.nbytes % _VECTOR_BYTES:
-        msg = (
-            f"one step's input is {tensor.nbytes} bytes, not a multiple of "
-            f"{_VECTOR_BYTES}; use a hidden size that is a multiple of 8"
-        )
-        raise MeasurementError(msg)
-    return tensor.nbytes // _VECTOR_BYTES
 
 
 @cache

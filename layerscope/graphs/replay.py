@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from layerscope.regions import Region
-
 Body: TypeAlias = Callable[[int], None]
 """Runs the head and the given number of passes, marking passes and regions."""
 
@@ -29,7 +27,11 @@ class Node:
     pass_index: int
     """The pass it belongs to, or `HEAD_PASS`."""
 
-    region: Region
+    region: str
+    """A `Region`, or a name of foreign code's own."""
+
+    role: str | None = None
+    """What `regions.role` named it, if anything."""
 
 
 Edge: TypeAlias = tuple[int, int]

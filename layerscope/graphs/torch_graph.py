@@ -82,7 +82,7 @@ class TorchGraphPlayer:
             raise MeasurementError(out_of_memory(error)) from error
         except RuntimeError as error:
             cause = str(error).splitlines()[0]
-            msg = f"the layer cannot be captured into a graph: {cause}"
+            msg = f"it cannot be captured into a graph: {cause}"
             raise MeasurementError(msg) from error
         return TorchGraphReplay(graph, body, passes)
 

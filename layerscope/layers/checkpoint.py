@@ -1,33 +1,88 @@
 """One layer's weights from a checkpoint folder, reading nothing else of it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from layerscope.errors import InputError
-from layerscope.layers.families import FAMILIES
+from layerscope.layers.families import FAMILIES, layer_tensors
 from layerscope.layers.model_config import model_from_folder
-from layerscope.layers.spec import ModelShape
-from layerscope.layers.tensors import Part, Source
+from layerscope.layers.spec import QUANT_BLOCK, DType, LayerSpec, ModelShape
+from layerscope.layers.tensors import Part, Source, TensorSpec
+from layerscope.layers.weights import (
+    TORCH_DTYPES,
+    BlockScaled,
+    Weights,
+    join,
+    keeps_blocks,
+    stack,
+)
 
-__all__ = ["load_layer", "model_from_folder"]
+__all__ = ["StoredLayer", "load_layer", "model_from_folder"]
 
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
 
 
-def load_layer(
-    path: str | Path, model: ModelShape, layer: int
-) -> dict[str, Tensor] | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredLayer(Mapping[str, Tensor | BlockScaled]):
+    """The whole weights of a layer by name, as a checkpoint has them."""
+
+    folder: Path
+    weights: Weights
+    dtypes: Mapping[str, frozenset[torch.dtype]]
+    """Of each in the checkpoint; several where its parts differ."""
+
+    def __getitem__(self, name: str) -> Tensor | BlockScaled:
+        return self.weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def origin(self, spec: LayerSpec, rank: int = 0) -> str:
+        """The folder, and how a rank's matrices differ from those in it."""
+        tables = [table for table in layer_tensors(spec) if table.quantised]
+        held = frozenset[torch.dtype]().union(*(self.dtypes[t.name] for t in tables))
+        there = " and ".join(sorted(map(_dtype_name, held)))
+        changed = ["converted"]
+        if held == {TORCH_DTYPES[spec.weight_dtype]}:
+            changed = [
+                f"{table.name} quantised again"
+                for table in tables
+                if spec.weight_dtype is DType.FLOAT8_E4M3
+                and not self._is_kept(table, spec, rank)
+            ]
+        note = f" ({there} there, {', '.join(changed)})" if changed else ""
+        return f"read from {self.folder}{note}"
+
+    def _is_kept(self, table: TensorSpec, spec: LayerSpec, rank: int) -> bool:
+        weight = self[table.name]
+        return isinstance(weight, BlockScaled) and keeps_blocks(
+            weight, table, spec, rank
+        )
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    known = {value: key.value for key, value in TORCH_DTYPES.items()}
+    return known.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def load_layer(path: str | Path, model: ModelShape, layer: int) -> StoredLayer | None:
     """The whole weights of `layer` on the CPU, or None if the folder has none.
 
     Names and layout are those of `families.layer_tensors` at one rank, in the types
-    that the checkpoint has. Experts may be stored one by one or fused.
+    that the checkpoint has. Experts may be stored one by one or fused. A matrix
+    ``X`` in fp8 has its scales in ``X_scale_inv``, one a block of 128 x 128; where
+    parts that are joined end within a block, the whole is dequantised to float32.
 
     Args:
         path: a folder with ``model.safetensors``, or shards and their index.
@@ -35,15 +90,21 @@ def load_layer(
         layer: from 0; that it is in range is for `LayerSpec.check` to say.
 
     Raises:
-        InputError: a file is missing, truncated or malformed, or a tensor is missing
-            or has another shape than the config says.
+        InputError: a file is missing, truncated or malformed, or a tensor or its
+            scales are missing or have another shape or type than the config says.
     """
-    shards = _shards(Path(path))
+    folder = Path(path)
+    shards = _shards(folder)
     if shards is None:
         return None
+    weights: dict[str, Tensor | BlockScaled] = {}
+    dtypes: dict[str, frozenset[torch.dtype]] = {}
     with _Reader(shards, f"model.layers.{layer}.") as reader:
-        sources = FAMILIES[model.family].sources(model)
-        return {name: _assemble(reader, source) for name, source in sources.items()}
+        for name, source in FAMILIES[model.family].sources(model).items():
+            reader.dtypes = set()
+            weights[name] = _assemble(reader, source)
+            dtypes[name] = frozenset(reader.dtypes)
+    return StoredLayer(folder, weights, dtypes)
 
 
 class _Shards:
@@ -89,6 +150,9 @@ class _Reader:
     def __init__(self, shards: _Shards, prefix: str) -> None:
         self._shards = shards
         self._prefix = prefix
+        self.dtypes: set[torch.dtype] = set()
+        """Of what was read since it was last emptied."""
+
         self._open: dict[Path, Any] = {}
         self._names: dict[Path, frozenset[str]] = {}
 
@@ -105,8 +169,33 @@ class _Reader:
         path = self._shards.find(name)
         return path is not None and name in self._keys(path)
 
-    def read(self, part: Part) -> Tensor:
-        """The tensor of `part`, checked against its shape before it is read."""
+    def read(self, part: Part) -> Tensor | BlockScaled:
+        """The tensor of `part`, with its scales if it is in fp8."""
+        tensor = self._tensor(part)
+        self.dtypes.add(tensor.dtype)
+        if tensor.dtype is torch.float8_e4m3fn and len(part.shape) > 1:
+            return BlockScaled(tensor, self._scale(part))
+        if not tensor.is_floating_point() or tensor.element_size() == 1:
+            self.refuse(part, f"is {_dtype_name(tensor.dtype)}, which is not supported")
+        return tensor
+
+    def refuse(self, part: Part, problem: str) -> NoReturn:
+        """Raise the one-line error about `part`."""
+        name = self._prefix + part.name
+        msg = f"{self._shards.find(name)}: {name} {problem}"
+        raise InputError(msg)
+
+    def _scale(self, part: Part) -> Tensor:
+        blocks = (-(-length // QUANT_BLOCK) for length in part.shape[-2:])
+        scale = Part(f"{part.name}_scale_inv", (*part.shape[:-2], *blocks))
+        tensor = self._tensor(scale)
+        if tensor.dtype not in (torch.float32, torch.bfloat16):
+            held = _dtype_name(tensor.dtype)
+            self.refuse(scale, f"is {held}, and must be float32 or bfloat16")
+        return tensor.float()
+
+    def _tensor(self, part: Part) -> Tensor:
+        """A tensor, checked against its shape before it is read."""
         name = self._prefix + part.name
         path = self._shards.find(name)
         if path is None or name not in self._keys(path):
@@ -118,16 +207,9 @@ class _Reader:
         file = self._file(path)
         shape = tuple(_guard(path, lambda: file.get_slice(name).get_shape()))
         if shape != part.shape:
-            msg = (
-                f"{path}: {name} is {list(shape)}, and by config.json must be "
-                f"{list(part.shape)}"
-            )
-            raise InputError(msg)
+            by_config = f"by config.json must be {list(part.shape)}"
+            self.refuse(part, f"is {list(shape)}, and {by_config}")
         tensor: Tensor = _guard(path, lambda: file.get_tensor(name))
-        # An fp8 tensor means nothing without scales, whose layout is the publisher's.
-        if not tensor.is_floating_point() or tensor.element_size() == 1:
-            msg = f"{path}: {name} is {tensor.dtype}; quantised weights cannot be read"
-            raise InputError(msg)
         return tensor
 
     def _keys(self, path: Path) -> frozenset[str]:
@@ -155,14 +237,14 @@ def _guard(path: Path, read: Callable[[], Any]) -> Any:  # noqa: ANN401 (as `rea
         raise InputError(msg) from error
 
 
-def _assemble(reader: _Reader, source: Source) -> Tensor:
+def _assemble(reader: _Reader, source: Source) -> Tensor | BlockScaled:
     if source.fused is not None and reader.has(source.fused):
-        return reader.read(source.fused)
+        return _fused(reader, source, source.fused)
     if not source.experts:
-        return _join(reader, source.parts)
-    return torch.stack(
+        return join([reader.read(part) for part in source.parts])
+    return stack(
         [
-            _join(reader, tuple(_of_expert(part, expert) for part in source.parts))
+            join([reader.read(_of_expert(part, expert)) for part in source.parts])
             for expert in range(source.experts)
         ]
     )
@@ -172,6 +254,11 @@ def _of_expert(part: Part, expert: int) -> Part:
     return Part(part.name.format(expert=expert), part.shape)
 
 
-def _join(reader: _Reader, parts: tuple[Part, ...]) -> Tensor:
-    tensors = [reader.read(part) for part in parts]
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+def _fused(reader: _Reader, source: Source, fused: Part) -> Tensor | BlockScaled:
+    weight = reader.read(fused)
+    above = [part.shape[-2] for part in source.parts[:-1]]
+    if isinstance(weight, BlockScaled) and any(rows % QUANT_BLOCK for rows in above):
+        # Writers differ in whether a block then ends with the rows of gate.
+        shared = f"has scales that gate and up share: each has {above[0]} rows"
+        reader.refuse(fused, f"{shared}; store the experts one by one")
+    return weight

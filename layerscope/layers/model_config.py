@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from layerscope.errors import InputError
-from layerscope.layers.spec import Family, ModelShape, RopeScaling
+from layerscope.layers.spec import (
+    QUANT_BLOCK,
+    DType,
+    Family,
+    ModelShape,
+    RopeScaling,
+)
 
 _DEFAULT_THETA: Final = 10000.0
 _DEFAULT_EPS: Final = 1e-6
@@ -26,8 +32,27 @@ _PLAIN: Final[dict[str, tuple[object, ...]]] = {
     "shared_expert_intermediate_size": (0, None),
     "n_shared_experts": (0, None),
     "num_shared_experts": (0, None),
-    "quantization_config": (None,),
 }
+
+_QUANTISATION: Final = "quantization_config"
+
+# the same for the quantised weights that are read as they are published
+_FP8: Final[dict[str, tuple[object, ...]]] = {
+    "fmt": ("e4m3", None),
+    "weight_block_size": ([QUANT_BLOCK, QUANT_BLOCK],),
+    "weight_per_tensor": (False, None),
+    "scale_fmt": ("float", None),
+    "expert_dtype": ("fp8", None),
+    "activation_scheme": ("dynamic", None),
+    "act_per_tensor": (False, None),
+}
+# Which modules are quantised is seen in their tensors; the last is a wish to a loader.
+_FP8_ANY: Final = frozenset(
+    {
+        *("quant_method", "modules_to_convert", "modules_to_not_convert"),
+        *("ignored_layers", "dequantize"),
+    }
+)
 
 
 class _Config:
@@ -90,6 +115,7 @@ def model_from_folder(path: str | Path) -> ModelShape:
         "rms_norm_eps": config.number("rms_norm_eps", default=_DEFAULT_EPS),
         "rope_theta": theta,
         "rope_scaling": scaling,
+        "vocab_size": _vocabulary(config),
     }
     if family is Family.LLAMA:
         shape["mlp_size"] = config.integer("intermediate_size")
@@ -98,6 +124,21 @@ def model_from_folder(path: str | Path) -> ModelShape:
     model = ModelShape(**shape)
     _check_sizes(config, model)
     return model
+
+
+def weights_in_folder(path: str | Path) -> DType | None:
+    """The type of matrices that the config in the folder `path` publishes.
+
+    Returns:
+        ``FLOAT8_E4M3`` if they are block-scaled, None if they are not quantised.
+
+    Raises:
+        InputError: as `model_from_folder`.
+    """
+    config = _read(Path(path))
+    _refuse_features(config)
+    is_plain = config.values.get(_QUANTISATION) is None
+    return None if is_plain else DType.FLOAT8_E4M3
 
 
 def _read(folder: Path) -> _Config:
@@ -144,8 +185,26 @@ def _refuse_features(config: _Config) -> None:
     window = config.values.get("sliding_window")
     if window is not None and "use_sliding_window" not in config.values:
         refused.append(f"sliding_window {window!r}")
+    refused += _quantisation_differences(config.values.get(_QUANTISATION))
     if refused:
         config.refuse(f"not supported: {', '.join(refused)}")
+
+
+def _quantisation_differences(values: object) -> list[str]:
+    """What in a ``quantization_config`` is not as in fp8 with blocks of 128 x 128."""
+    if values is None:
+        return []
+    if not isinstance(values, dict):
+        return [f"{_QUANTISATION} {values!r}"]
+    method = values.get("quant_method")
+    if method != "fp8":
+        return [f"{_QUANTISATION} of method {method!r}"]
+    keys = [key for key in (_FP8 | values) if key not in _FP8_ANY]
+    return [
+        f"{key} {values.get(key)!r} in {_QUANTISATION}"
+        for key in keys
+        if values.get(key) not in _FP8.get(key, (None,))
+    ]
 
 
 def _rope(config: _Config) -> tuple[RopeScaling | None, float]:
@@ -173,6 +232,12 @@ def _rope(config: _Config) -> tuple[RopeScaling | None, float]:
         ),
     )
     return scaling, theta
+
+
+def _vocabulary(config: _Config) -> int:
+    """Rows of the head, which no layer needs: 0 if the config does not say."""
+    key = "vocab_size"
+    return 0 if config.values.get(key) is None else config.integer(key)
 
 
 def _experts(config: _Config) -> dict[str, Any]:

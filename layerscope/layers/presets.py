@@ -21,6 +21,7 @@ _PRESETS: Final = (
         experts_per_token=8,
         expert_size=768,
         normalize_top_k=True,
+        vocab_size=151936,
     ),
     ModelShape(  # huggingface.co/meta-llama/Llama-3.1-8B, config.json
         name="llama-3.1-8b",
@@ -39,6 +40,7 @@ _PRESETS: Final = (
             original_max_position_embeddings=8192,
         ),
         mlp_size=14336,
+        vocab_size=128256,
     ),
     ModelShape(  # no real model: small enough for a laptop's CPU
         name="tiny-moe",
@@ -54,6 +56,7 @@ _PRESETS: Final = (
         experts_per_token=4,
         expert_size=128,
         normalize_top_k=True,
+        vocab_size=4096,
     ),
 )
 

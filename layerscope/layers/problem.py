@@ -5,7 +5,6 @@ pass has its own weights, KV cache and page table, so that no pass finds the mem
 the one before it in a cache. All tensors are allocated once and never move.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from layerscope.layers.families import estimate_bytes
+from layerscope.layers.feed import Feed, Pool, make_feed
 from layerscope.layers.routing import distinct_experts, expert_plan, routing_bias
 from layerscope.layers.seeding import generator
 from layerscope.layers.spec import LayerSpec
@@ -32,14 +32,12 @@ __all__ = [
     "Problem",
     "ProblemOptions",
     "Weights",
-    "advance",
     "distinct_experts",
     "estimate_bytes",
     "make_problem",
     "new_slots",
     "poison",
     "quantise",
-    "restart",
 ]
 
 
@@ -114,14 +112,8 @@ class Problem:
     expert_plan: Tensor | None
     """int64 [steps, passes, rows, top_k] on the CPU: what the bias pins."""
 
-    step: Tensor
-    """int64 [1] on the device: which of the inputs is loaded."""
-
-    launches: Tensor
-    """int64 [1] on the device: replays so far, from 0; `hold` of them a step."""
-
-    hold: Tensor
-    """int64 [1] on the device: consecutive replays that share a step."""
+    feed: Feed
+    """Loads `inputs` and `bias_pool`, one step of them a replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +124,7 @@ class ProblemOptions:
     steps: int
     seed: int = 0
     device: str = "cpu"
-    weights: Mapping[str, Tensor] | None = None
+    weights: Weights | None = None
     """A whole layer's weights from `checkpoint.load_layer`; None draws random ones."""
 
     rank: int = 0
@@ -156,6 +148,10 @@ def make_problem(spec: LayerSpec, options: ProblemOptions) -> Problem:
         bias_pool = routing_bias(plan, spec.model.experts, device)
         router_bias = bias_pool[0].clone()
     inputs = _make_inputs(spec, options, device)
+    buffers = _make_buffers(spec, options.passes, inputs)
+    pools = [Pool(inputs, buffers[0].hidden)]
+    if bias_pool is not None and router_bias is not None:
+        pools.append(Pool(bias_pool, router_bias))
     return Problem(
         spec=spec,
         passes=options.passes,
@@ -166,15 +162,13 @@ def make_problem(spec: LayerSpec, options: ProblemOptions) -> Problem:
             _make_cache(spec, device, options.seed, index)
             for index in range(options.passes)
         ),
-        buffers=_make_buffers(spec, options.passes, inputs),
+        buffers=buffers,
         positions=_make_positions(spec, device),
         inputs=inputs,
         router_bias=router_bias,
         bias_pool=bias_pool,
         expert_plan=plan,
-        step=torch.zeros(1, dtype=torch.int64, device=device),
-        launches=torch.zeros(1, dtype=torch.int64, device=device),
-        hold=torch.ones(1, dtype=torch.int64, device=device),
+        feed=make_feed(options.steps, tuple(pools), device),
     )
 
 
@@ -186,7 +180,7 @@ def _make_weights(
         return tuple(
             random_weights(spec, device, options.seed, index) for index in passes
         )
-    whole = {name: tensor.to(device) for name, tensor in options.weights.items()}
+    whole = {name: each.to(device) for name, each in options.weights.items()}
     one = shard(whole, spec, options.rank)
     return tuple({name: one[name].clone() for name in one} for _ in passes)
 
@@ -247,31 +241,6 @@ def new_slots(problem: Problem, pass_index: int) -> Tensor:
     positions = problem.positions.view(spec.requests, -1)
     pages = cache.page_table.gather(1, positions // spec.page_size).long()
     return (pages * spec.page_size + positions % spec.page_size).flatten()
-
-
-def restart(problem: Problem, hold: int, step: int = 0) -> None:
-    """Let the next replay run `step`, and `hold` replays in a row share each step.
-
-    Replays that are compared with each other then run the same inputs and experts.
-    """
-    problem.launches.fill_(step * hold - 1)
-    problem.hold.fill_(hold)
-
-
-def advance(problem: Problem) -> None:
-    """Count a replay and load the inputs and routing of its step: every replay's head.
-
-    Enqueues work only: the count is in device memory, so that a captured graph does
-    the same work on new inputs as it is launched again.
-    """
-    problem.launches.add_(1)
-    torch.floor_divide(problem.launches, problem.hold, out=problem.step)
-    problem.step.remainder_(problem.steps)
-    first = problem.buffers[0].hidden
-    torch.index_select(problem.inputs, 0, problem.step, out=first.unsqueeze(0))
-    if problem.bias_pool is not None and problem.router_bias is not None:
-        bias = problem.router_bias.unsqueeze(0)
-        torch.index_select(problem.bias_pool, 0, problem.step, out=bias)
 
 
 def poison(problem: Problem) -> None:

@@ -23,6 +23,7 @@ from layerscope.layers.attention import (
     rope_tables,
     row_order,
 )
+from layerscope.layers.draft_reference import build_draft
 from layerscope.layers.feed_forward import mlp, moe, route
 from layerscope.layers.problem import Problem, new_slots
 from layerscope.layers.spec import SIGNATURES
@@ -263,6 +264,7 @@ BACKEND: Final = BackendSpec(
         for family, signatures in SIGNATURES.items()
     },
     build=build,
+    build_draft=build_draft,
     skippable=(
         Region.ATTENTION,
         Region.O_PROJ_ALL_REDUCE,

@@ -36,6 +36,13 @@ class DType(StrEnum):
         return {"float32": 4, "bfloat16": 2, "float8_e4m3": 1}[self.value]
 
 
+class StepKind(StrEnum):
+    """What a step does for every request."""
+
+    DECODE = "decode"  # one new row
+    VERIFY = "verify"  # the last accepted token and its drafts
+
+
 class Routing(StrEnum):
     """How the pinned experts of a step are drawn."""
 
@@ -70,6 +77,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     experts_per_token: int = 0
     expert_size: int = 0  # width of one expert's gate, up and down
     normalize_top_k: bool = True  # divide the chosen experts' weights by their sum
+    vocab_size: int = 0  # rows of the head; 0 where no config says
 
 
 class RegionSignature(msgspec.Struct, frozen=True):
@@ -101,7 +109,7 @@ SIGNATURES: Final[dict[Family, tuple[RegionSignature, ...]]] = {
 """The regions of each family, in execution order."""
 
 
-class LayerSpec(msgspec.Struct, frozen=True, kw_only=True):
+class LayerSpec(msgspec.Struct, frozen=True, kw_only=True, tag="layer"):
     """One decoder layer and the step it runs: the thing that is measured."""
 
     model: ModelShape
@@ -125,6 +133,11 @@ class LayerSpec(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """Rows of the step over all requests."""
         return self.requests * self.tokens_per_request
+
+    @property
+    def kind(self) -> StepKind:
+        """What the step does for every request."""
+        return StepKind.VERIFY if self.draft_tokens else StepKind.DECODE
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -1,8 +1,8 @@
 """Weights in memory: plain or block-scaled tensors, random or one rank's slice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -46,6 +46,14 @@ class BlockScaled:
     def clone(self) -> "BlockScaled":
         """A copy in memory of its own."""
         return BlockScaled(self.data.clone(), self.scale.clone())
+
+    def to(self, device: torch.device) -> "BlockScaled":
+        """Itself on `device`."""
+        return BlockScaled(self.data.to(device), self.scale.to(device))
+
+    def matrices(self) -> Iterator["BlockScaled"]:
+        """Those of a stack, in its memory."""
+        return map(BlockScaled, self.data, self.scale)
 
 
 Weights: TypeAlias = Mapping[str, Tensor | BlockScaled]
@@ -105,6 +113,42 @@ def pick(weight: Tensor | BlockScaled, index: Tensor, dtype: torch.dtype) -> Ten
     return BlockScaled(data.view(torch.float8_e4m3fn), scale).dequantise(dtype)
 
 
+def stack(weights: Sequence[Tensor | BlockScaled]) -> Tensor | BlockScaled:
+    """Matrices of one shape as [count, rows, cols], block-scaled if all of them are."""
+    return _combine(torch.stack, weights, keep=True)
+
+
+def join(weights: Sequence[Tensor | BlockScaled]) -> Tensor | BlockScaled:
+    """Matrices [rows, cols] one below the other.
+
+    Block-scaled if all of them are and each begins where a block of the whole does;
+    else those that are block-scaled are dequantised to float32.
+    """
+    above = [len(each.data) for each in weights[:-1] if isinstance(each, BlockScaled)]
+    keep = all(rows % QUANT_BLOCK == 0 for rows in above)
+    return _combine(torch.cat, weights, keep=keep)
+
+
+def _combine(
+    how: Callable[[list[Tensor]], Tensor],
+    weights: Sequence[Tensor | BlockScaled],
+    *,
+    keep: bool,
+) -> Tensor | BlockScaled:
+    scaled = [each for each in weights if isinstance(each, BlockScaled)]
+    if keep and len(scaled) == len(weights):
+        # Joining is not implemented for fp8 everywhere, for bytes it is.
+        data = how([each.data.view(torch.uint8) for each in scaled])
+        scale = how([each.scale for each in scaled])
+        return BlockScaled(data.view(torch.float8_e4m3fn), scale)
+    return how(
+        [
+            each if isinstance(each, Tensor) else each.dequantise(torch.float32)
+            for each in weights
+        ]
+    )
+
+
 def random_weights(
     spec: LayerSpec, device: torch.device, seed: int, pass_index: int
 ) -> Weights:
@@ -125,13 +169,15 @@ def random_weights(
     return weights
 
 
-def shard(whole: Mapping[str, Tensor], spec: LayerSpec, rank: int) -> Weights:
+def shard(whole: Weights, spec: LayerSpec, rank: int) -> Weights:
     """One rank's slice of a whole layer's weights, as `spec` stores them.
 
     Query heads and the width of experts or MLP are divided; KV heads are divided, or
     replicated when ranks outnumber them; ``o`` and ``down`` are divided by input
     column, so that the ranks' outputs are partial sums; norms and router are whole.
-    Block-scaled tensors are quantised after slicing.
+
+    Block-scaled tensors are quantised after slicing. Those of `whole` that already are
+    keep their blocks where `keeps_blocks`, and else are dequantised to float32 first.
 
     Args:
         whole: the tensors of the layer before sharding, in any float type. The
@@ -140,37 +186,88 @@ def shard(whole: Mapping[str, Tensor], spec: LayerSpec, rank: int) -> Weights:
         rank: 0 to tp - 1.
     """
     return {
-        table.name: _stored(_slice(whole[table.name], table, spec, rank), table, spec)
+        table.name: _shard(whole[table.name], table, spec, rank)
         for table in layer_tensors(spec)
     }
 
 
-def _slice(whole: Tensor, table: TensorSpec, spec: LayerSpec, rank: int) -> Tensor:
-    match table.split:
-        case Split.NONE:
-            return whole
-        case Split.COLUMNS:
-            width = table.shape[-1]
-            return whole.narrow(-1, rank * width, width)
-        case Split.PAIR_ROWS:
-            width = table.shape[-2] // 2
-            pair = torch.unflatten(whole, -2, (2, -1))
-            return pair.narrow(-2, rank * width, width).flatten(-3, -2)
-        case Split.QKV_ROWS:
-            return _slice_heads(whole, spec, rank)
-
-
-def _slice_heads(qkv: Tensor, spec: LayerSpec, rank: int) -> Tensor:
-    model = spec.model
-    counts = [model.query_heads, model.kv_heads, model.kv_heads]
-    query, key, value = qkv.unflatten(0, (-1, model.head_dim)).split(counts)
-    first_kv = rank * model.kv_heads // spec.tp
-    parts = (
-        query.narrow(0, rank * spec.query_heads, spec.query_heads),
-        key.narrow(0, first_kv, spec.kv_heads),
-        value.narrow(0, first_kv, spec.kv_heads),
+def keeps_blocks(
+    whole: BlockScaled, table: TensorSpec, spec: LayerSpec, rank: int
+) -> bool:
+    """Whether a rank's slice is cut between blocks, and stored in them."""
+    cut = _cut(table, spec, rank)
+    length = whole.data.shape[cut.dim]
+    return table.dtype(spec) is DType.FLOAT8_E4M3 and all(
+        border % QUANT_BLOCK == 0 or border == length
+        for start, count in cut.ranges
+        for border in (start, start + count)
     )
-    return torch.cat(parts).flatten(0, 1)
+
+
+class _Cut(NamedTuple):
+    """What a rank takes of a tensor."""
+
+    dim: int
+    ranges: tuple[tuple[int, int], ...]
+    """(start, count) along `dim`, joined; if there are none, all of it."""
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The slice of `tensor`."""
+        if not self.ranges:
+            return tensor
+        parts = [tensor.narrow(self.dim, *each) for each in self.ranges]
+        return torch.cat(parts, self.dim)
+
+    def of_blocks(self, weight: BlockScaled) -> BlockScaled:
+        """The slice of `weight`, where it is cut between blocks."""
+        blocks = _Cut(
+            self.dim,
+            tuple(
+                (start // QUANT_BLOCK, -(-count // QUANT_BLOCK))
+                for start, count in self.ranges
+            ),
+        )
+        data = self.of(weight.data.view(torch.uint8)).view(torch.float8_e4m3fn)
+        return BlockScaled(data, blocks.of(weight.scale))
+
+
+def _cut(table: TensorSpec, spec: LayerSpec, rank: int) -> _Cut:
+    if spec.tp == 1 or table.split is Split.NONE:
+        return _Cut(-1, ())
+    if table.split is Split.QKV_ROWS:
+        return _cut_heads(spec, rank)
+    if table.split is Split.COLUMNS:
+        width = table.shape[-1]
+        return _Cut(-1, ((rank * width, width),))
+    width = table.shape[-2] // 2
+    return _Cut(-2, ((rank * width, width), ((spec.tp + rank) * width, width)))
+
+
+def _cut_heads(spec: LayerSpec, rank: int) -> _Cut:
+    model = spec.model
+    first_query = rank * spec.query_heads
+    first_key = model.query_heads + rank * model.kv_heads // spec.tp
+    heads = (
+        (first_query, spec.query_heads),
+        (first_key, spec.kv_heads),
+        (first_key + model.kv_heads, spec.kv_heads),
+    )
+    dim = model.head_dim
+    return _Cut(-2, tuple((first * dim, count * dim) for first, count in heads))
+
+
+def _shard(
+    whole: Tensor | BlockScaled, table: TensorSpec, spec: LayerSpec, rank: int
+) -> Tensor | BlockScaled:
+    cut = _cut(table, spec, rank)
+    if isinstance(whole, Tensor):
+        return _stored(cut.of(whole), table, spec)
+    if keeps_blocks(whole, table, spec, rank):
+        return cut.of_blocks(whole)
+    if whole.data.dim() == 2:  # noqa: PLR2004 (a matrix)
+        return _stored(cut.of(whole.dequantise(torch.float32)), table, spec)
+    # One matrix at a time, as in `quantise`.
+    return stack([_shard(each, table, spec, rank) for each in whole.matrices()])
 
 
 def _stored(tensor: Tensor, table: TensorSpec, spec: LayerSpec) -> Tensor | BlockScaled:

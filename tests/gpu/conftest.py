@@ -32,7 +32,7 @@ def problem() -> Iterator[Problem]:
 @pytest.fixture(scope="module")
 def body(problem: Problem) -> Body:
     steps = dispatch(Arm(backend="reference"), problem).steps
-    head = head_for(problem)
+    head = head_for(problem.feed)
 
     def play(passes: int) -> None:
         with region(Region.OTHER):

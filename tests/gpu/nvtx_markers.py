@@ -26,8 +26,10 @@ from layerscope.layers.problem import ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.progress import SilentProgress
 from layerscope.record.nvtx import arm_range
+from layerscope.registry import dispatch
 from layerscope.run import RunWriter
 from layerscope.runner.bench import open_bench
+from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Arm, Study
 
 seen: list[str] = []
@@ -61,7 +63,9 @@ def main() -> None:
     with TemporaryDirectory() as folder, torch.no_grad():
         problem = make_problem(spec, options)
         writer = RunWriter(Path(folder) / "run", header(study))
-        bench = open_bench(study, problem, writer, SilentProgress())
+        arms = {arm.name: dispatch(arm, problem) for arm in study.arms}
+        workload = LayerWorkload(problem, arms)
+        bench = open_bench(study, workload, writer, SilentProgress(), 60.0)
         labels()
         bench.capture()
         found = [labels()]
@@ -76,7 +80,7 @@ def main() -> None:
 def header(study: Study) -> Any:  # noqa: ANN401 (the header is not looked at)
     """The least header a bench can be opened with."""
     from layerscope.environment import DeviceFacts, collect  # noqa: PLC0415
-    from layerscope.run import RunHeader  # noqa: PLC0415
+    from layerscope.run_header import RunHeader  # noqa: PLC0415
 
     facts = DeviceFacts(type="cuda", name="any")
     return RunHeader(

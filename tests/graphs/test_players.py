@@ -48,8 +48,8 @@ def test_the_head_of_a_replay_loads_the_next_step() -> None:
     """Without kernels of our own, torch's operators count the step and copy inputs."""
     spec = LayerSpec(model=handmade.model(), dtype=DType.FLOAT32, context=16)
     problem = make_problem(spec, ProblemOptions(passes=1, steps=3))
-    head = players.head_for(problem)
+    head = players.head_for(problem.feed)
     for step in (1, 2, 0, 1):
         head()
-        assert int(problem.step) == step
+        assert int(problem.feed.step) == step
         assert torch.equal(problem.buffers[0].hidden, problem.inputs[step])

@@ -4,57 +4,21 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
-)
+from torch import Tensor
 
 from layerscope.errors import InputError
-from layerscope.layers.checkpoint import load_layer, model_from_folder
+from layerscope.layers.checkpoint import StoredLayer, load_layer, model_from_folder
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import reference_output
 from layerscope.layers.spec import DType, LayerSpec
-
-SIZES = {
-    "vocab_size": 32,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "attn_implementation": "eager",
-}
-
-
-def moe() -> PreTrainedModel:
-    """A small Qwen3-MoE."""
-    return Qwen3MoeForCausalLM(
-        Qwen3MoeConfig(
-            num_experts=4,
-            num_experts_per_tok=2,
-            moe_intermediate_size=24,
-            norm_topk_prob=True,
-            **SIZES,
-        )
-    )
-
-
-def dense() -> PreTrainedModel:
-    """A small Llama with the frequency scaling of 3.1."""
-    rope = {
-        "rope_type": "llama3",
-        "rope_theta": 5e5,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64,
-    }
-    return LlamaForCausalLM(
-        LlamaConfig(intermediate_size=80, rope_parameters=rope, **SIZES)
-    )
+from tests.layers.folders import (
+    Build,
+    decoder_output,
+    dense,
+    edit_tensors,
+    moe,
+    reloaded,
+)
 
 
 def loaded(folder: Path, layer: int) -> Problem:
@@ -77,30 +41,84 @@ def loaded(folder: Path, layer: int) -> Problem:
     return problem
 
 
+def tensors_of(layer: StoredLayer) -> dict[str, Tensor]:
+    """The weights of a layer of which none is block-scaled."""
+    return {
+        name: weight for name, weight in layer.items() if isinstance(weight, Tensor)
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shard_size", ["5GB", "20KB"])
 @pytest.mark.parametrize("build", [moe, dense])
 def test_round_trip(
-    tmp_path: Path, build: type[PreTrainedModel], shard_size: str
+    tmp_path: Path, build: Build, shard_size: str, dtype: torch.dtype
 ) -> None:
     """What transformers saves, whole or in shards, computes what its layer computes."""
-    torch.manual_seed(0)
-    theirs = build()
-    theirs.save_pretrained(tmp_path, max_shard_size=shard_size)
+    build().to(dtype).save_pretrained(tmp_path, max_shard_size=shard_size)
+    theirs = reloaded(tmp_path)
     assert (tmp_path / "model.safetensors.index.json").exists() == (shard_size != "5GB")
     for layer in range(2):
         problem = loaded(tmp_path, layer)
-        hidden, decoder = problem.buffers[0].hidden[None], theirs.model
-        positions = torch.arange(7)[None]
-        with torch.no_grad():
-            expected = decoder.layers[layer](
-                hidden,
-                attention_mask=torch.full((1, 1, 7, 7), -torch.inf).triu(1),
-                position_ids=positions,
-                position_embeddings=decoder.rotary_emb(hidden, positions),
-            )
-        torch.testing.assert_close(
-            reference_output(problem, 0), expected[0], rtol=1e-5, atol=1e-6
-        )
+        expected = decoder_output(theirs, layer, problem.buffers[0].hidden)
+        ours = reference_output(problem, 0)
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_layers_differ(tmp_path: Path) -> None:
+    """Every tensor of a layer is its own, and is in the type of the file."""
+    moe().half().save_pretrained(tmp_path)
+    first, second = (
+        load_layer(tmp_path, model_from_folder(tmp_path), layer) for layer in range(2)
+    )
+    assert first is not None
+    assert second is not None
+    assert len(tensors_of(first)) == len(first) == 9
+    others = tensors_of(second)
+    for name, tensor in tensors_of(first).items():
+        assert tensor.dtype is torch.float16
+        assert not torch.equal(tensor, others[name]), name
+
+
+@pytest.mark.parametrize(
+    ("held", "weight_dtype", "note"),
+    [
+        ("float32", DType.FLOAT32, ""),
+        ("bfloat16", DType.BFLOAT16, ""),
+        ("float16", DType.FLOAT32, " (float16 there, converted)"),
+        ("float32", DType.BFLOAT16, " (float32 there, converted)"),
+        ("bfloat16", DType.FLOAT8_E4M3, " (bfloat16 there, converted)"),
+    ],
+)
+def test_the_origin_says_what_was_converted(
+    tmp_path: Path, held: str, weight_dtype: DType, note: str
+) -> None:
+    """The types of matrices are named where the layer stores them in another."""
+    dense().to(getattr(torch, held)).save_pretrained(tmp_path)
+    model = model_from_folder(tmp_path)
+    weights = load_layer(tmp_path, model, 0)
+    assert weights is not None
+    spec = LayerSpec(model=model, weight_dtype=weight_dtype)
+    assert weights.origin(spec) == f"read from {tmp_path}{note}"
+
+
+def test_the_origin_names_every_type(tmp_path: Path) -> None:
+    """Parts of one matrix may differ; norms are not matrices."""
+    dense().save_pretrained(tmp_path)
+    layer = "model.layers.0"
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    halves = (f"{layer}.self_attn.k_proj.weight", f"{layer}.input_layernorm.weight")
+    edit_tensors(tmp_path, {name: tensors[name].half() for name in halves})
+    model = model_from_folder(tmp_path)
+    weights = load_layer(tmp_path, model, 0)
+    assert weights is not None
+    assert weights.origin(LayerSpec(model=model)) == (
+        f"read from {tmp_path} (float16 and float32 there, converted)"
+    )
+    qkv = weights["qkv"]
+    assert isinstance(qkv, Tensor)
+    assert torch.equal(qkv[64:96], tensors[halves[0]].half().float())
 
 
 def test_fused_and_separate_experts_are_the_same(tmp_path: Path) -> None:
@@ -116,13 +134,14 @@ def test_fused_and_separate_experts_are_the_same(tmp_path: Path) -> None:
         if ".experts." not in name
     }
     experts = "model.layers.1.mlp.experts"
-    kept[f"{experts}.gate_up_proj"] = separate["gate_up"]
-    kept[f"{experts}.down_proj"] = separate["down"]
+    kept[f"{experts}.gate_up_proj"] = tensors_of(separate)["gate_up"]
+    kept[f"{experts}.down_proj"] = tensors_of(separate)["down"]
     save_file(kept, path)
     fused = load_layer(tmp_path, model, 1)
     assert fused is not None
     assert fused.keys() == separate.keys()
-    assert all(torch.equal(fused[name], separate[name]) for name in separate)
+    same = tensors_of(fused)
+    assert all(torch.equal(same[k], each) for k, each in tensors_of(separate).items())
 
 
 def test_a_folder_without_weights(tmp_path: Path) -> None:
@@ -208,10 +227,7 @@ def test_a_tensor_that_its_file_lacks(sharded: Path) -> None:
 def test_a_tensor_of_another_shape(tmp_path: Path) -> None:
     """A tensor that contradicts the config is named with both shapes."""
     dense().save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(path)
-    tensors[O_PROJ] = torch.zeros(48, 32)
-    save_file(tensors, path)
+    edit_tensors(tmp_path, {O_PROJ: torch.zeros(48, 32)})
     assert refusal(tmp_path) == (
         f"model.safetensors: {O_PROJ} is [48, 32], and by config.json must be [48, 64]"
     )
@@ -227,14 +243,12 @@ def test_a_shard_outside_the_folder(sharded: Path, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
-def test_a_tensor_that_needs_scales(tmp_path: Path, dtype: torch.dtype) -> None:
-    """Weights that were quantised by someone else are refused, fp8 like integers."""
+@pytest.mark.parametrize("dtype", ["int8", "float8_e5m2"])
+def test_a_type_that_is_not_supported(tmp_path: Path, dtype: str) -> None:
+    """Weights that were quantised in another way are refused by their type."""
     dense().save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(path)
-    tensors[O_PROJ] = torch.zeros(48, 64).to(dtype)
-    save_file(tensors, path)
+    zeros = torch.zeros(48, 64).to(getattr(torch, dtype))
+    edit_tensors(tmp_path, {O_PROJ: zeros})
     assert refusal(tmp_path) == (
-        f"model.safetensors: {O_PROJ} is {dtype}; quantised weights cannot be read"
+        f"model.safetensors: {O_PROJ} is {dtype}, which is not supported"
     )

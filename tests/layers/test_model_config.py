@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from layerscope.errors import InputError
-from layerscope.layers.model_config import model_from_folder
-from layerscope.layers.spec import Family, ModelShape, RopeScaling
+from layerscope.layers.model_config import model_from_folder, weights_in_folder
+from layerscope.layers.spec import DType, Family, ModelShape, RopeScaling
 
 QWEN = {
     # as published with Qwen3-30B-A3B
@@ -29,6 +29,7 @@ QWEN = {
     "rope_theta": 1000000.0,
     "sliding_window": None,
     "use_sliding_window": False,
+    "vocab_size": 151936,
 }
 LLAMA = {
     # as published with Llama-3.1-8B, which leaves head_dim to be derived
@@ -50,6 +51,7 @@ LLAMA = {
         "rope_type": "llama3",
     },
     "rope_theta": 500000.0,
+    "vocab_size": 128256,
 }
 
 
@@ -86,6 +88,7 @@ def test_a_published_moe_config(tmp_path: Path) -> None:
         experts_per_token=8,
         expert_size=768,
         normalize_top_k=True,
+        vocab_size=151936,
     )
 
 
@@ -108,6 +111,7 @@ def test_a_published_dense_config(tmp_path: Path) -> None:
             original_max_position_embeddings=8192,
         ),
         mlp_size=14336,
+        vocab_size=128256,
     )
 
 
@@ -120,6 +124,12 @@ def test_absent_keys_mean_what_transformers_takes_them_for(tmp_path: Path) -> No
     (tmp_path / "moe").mkdir()
     moe = {key: value for key, value in QWEN.items() if key != "norm_topk_prob"}
     assert not model_from_folder(written(tmp_path / "moe", moe)).normalize_top_k
+
+
+def test_a_config_need_not_give_the_vocabulary(tmp_path: Path) -> None:
+    """No layer needs it: 0 stands for a size that is not known."""
+    config = {key: value for key, value in LLAMA.items() if key != "vocab_size"}
+    assert model_from_folder(written(tmp_path, config)).vocab_size == 0
 
 
 @pytest.mark.parametrize(
@@ -145,7 +155,7 @@ def test_absent_keys_mean_what_transformers_takes_them_for(tmp_path: Path) -> No
         (
             LLAMA,
             {"quantization_config": {"bits": 4}, "attention_bias": True},
-            "attention_bias True, quantization_config {'bits': 4}",
+            "attention_bias True, quantization_config of method None",
         ),
         (LLAMA, {"rope_scaling": {"type": "yarn"}}, "rope_scaling of type 'yarn'"),
         (
@@ -166,6 +176,91 @@ def test_features_that_differ_are_refused_by_name(
     assert refusal(path) == f"MODEL/config.json: not supported: {expected}"
 
 
+# as published with Qwen3-30B-A3B-FP8, with Qwen3.5's FP8, and as transformers writes it
+PUBLISHED: list[dict[str, object]] = [
+    {
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"],
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+    },
+    {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_per_tensor": False,
+        "act_per_tensor": False,
+        "weight_block_size": [128, 128],
+    },
+    {
+        "activation_scheme": "dynamic",
+        "dequantize": True,
+        "expert_dtype": "fp8",
+        "modules_to_convert": None,
+        "modules_to_not_convert": None,
+        "quant_method": "fp8",
+        "scale_fmt": "float",
+        "weight_block_size": [128, 128],
+    },
+]
+
+
+@pytest.mark.parametrize("quantisation", PUBLISHED)
+def test_published_fp8_is_accepted(
+    tmp_path: Path, quantisation: dict[str, object]
+) -> None:
+    """Block-scaled fp8 changes no shape, and is the type of the weights."""
+    plain = written(tmp_path, QWEN)
+    model = model_from_folder(plain)
+    assert weights_in_folder(plain) is None
+    config = QWEN | {"quantization_config": quantisation}
+    (plain / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert model_from_folder(plain) == model
+    assert weights_in_folder(plain) is DType.FLOAT8_E4M3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"quant_method": "gptq"}, "quantization_config of method 'gptq'"),
+        (
+            {"weight_block_size": [64, 128]},
+            "weight_block_size [64, 128] in quantization_config",
+        ),
+        (
+            {"weight_block_size": None},
+            "weight_block_size None in quantization_config",
+        ),
+        ({"fmt": "e5m2"}, "fmt 'e5m2' in quantization_config"),
+        ({"scale_fmt": "ue8m0"}, "scale_fmt 'ue8m0' in quantization_config"),
+        (
+            {"activation_scheme": "static", "kv_cache": 8},
+            (
+                "activation_scheme 'static' in quantization_config, "
+                "kv_cache 8 in quantization_config"
+            ),
+        ),
+    ],
+)
+def test_other_quantisations_are_refused_by_what_differs(
+    tmp_path: Path, changes: dict[str, object], expected: str
+) -> None:
+    """Each key that is not as in block-scaled fp8 is named with its value."""
+    quantisation = PUBLISHED[0] | changes
+    path = written(tmp_path, QWEN | {"quantization_config": quantisation})
+    assert refusal(path) == f"MODEL/config.json: not supported: {expected}"
+    with pytest.raises(InputError, match="not supported"):
+        weights_in_folder(path)
+
+
+def test_a_quantisation_that_is_no_object(tmp_path: Path) -> None:
+    """A quantization_config that cannot be looked into is shown."""
+    path = written(tmp_path, QWEN | {"quantization_config": "fp8"})
+    assert refusal(path) == (
+        "MODEL/config.json: not supported: quantization_config 'fp8'"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -182,6 +277,7 @@ def test_features_that_differ_are_refused_by_name(
             "lacks hidden_size; is it the config of a language model?",
         ),
         ({"num_experts": 0}, "num_experts is 0, and must be a positive integer"),
+        ({"vocab_size": 0.5}, "vocab_size is 0.5, and must be a positive integer"),
         ({"head_dim": "big"}, "head_dim is 'big', and must be a positive integer"),
         ({"rms_norm_eps": -1}, "rms_norm_eps is -1, and must be a positive number"),
         ({"rope_scaling": 8}, "rope_scaling is 8, and must be an object"),

@@ -21,6 +21,15 @@ def test_a_preset_has_the_size_of_its_layer() -> None:
     assert llama.hidden_size * (32 + 2 * 8 + 32) * 128 + mlp == 218_103_808
 
 
+def test_presets_have_their_vocabulary() -> None:
+    """The rows of the head, for what comes after the layers."""
+    assert {name: model.vocab_size for name, model in PRESETS.items()} == {
+        "qwen3-30b-a3b": 151_936,
+        "llama-3.1-8b": 128_256,
+        "tiny-moe": 4096,
+    }
+
+
 def test_an_unknown_name_lists_the_presets_and_the_closest() -> None:
     """A misspelt preset is refused with all names and the one that was meant."""
     with pytest.raises(InputError) as caught:

@@ -7,20 +7,19 @@ from torch import Tensor
 
 from layerscope.errors import InputError
 from layerscope.layers.families import estimate_bytes
+from layerscope.layers.feed import advance, restart
 from layerscope.layers.problem import (
     Problem,
     ProblemOptions,
-    advance,
     make_problem,
     new_slots,
     poison,
-    restart,
 )
-from layerscope.layers.reference import BACKEND
+from layerscope.layers.reference import build
 from layerscope.layers.routing import REJECT
 from layerscope.layers.spec import DType, LayerSpec, ModelShape
 from layerscope.layers.weights import BlockScaled
-from layerscope.plugin import BuildContext, Step, StepShape
+from layerscope.plugin import BuildContext, Step, StepShape, Waits
 from layerscope.regions import Region
 
 
@@ -63,8 +62,9 @@ def all_tensors(problem: Problem) -> dict[str, Tensor]:
         for name in ("attn_out", "mid_hidden", "mid_residual", "out")
     }
     found["hidden"] = problem.buffers[0].hidden
-    counters = ("step", "launches", "hold")
-    names = ("positions", "inputs", "router_bias", "bias_pool", *counters)
+    for name in ("step", "launches", "hold"):
+        found[name] = getattr(problem.feed, name)
+    names = ("positions", "inputs", "router_bias", "bias_pool")
     once = {name: getattr(problem, name) for name in names}
     return found | {name: value for name, value in once.items() if value is not None}
 
@@ -72,7 +72,8 @@ def all_tensors(problem: Problem) -> dict[str, Tensor]:
 def reference_step(problem: Problem) -> Step:
     """The reference, built for `problem`."""
     spec = problem.spec
-    built = BACKEND.build(BuildContext(problem=problem))
+    waits = Waits(abort=torch.zeros(1, dtype=torch.int32))
+    built = build(BuildContext(problem=problem, waits=waits))
     shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
     step = built.plan(shape)
     assert step is not None
@@ -200,26 +201,26 @@ def test_advance_changes_inputs_and_routing_and_wraps(moe: ModelShape) -> None:
     """Each replay has the inputs and routing of the next step; then from the first."""
     problem = make_problem(small(moe), ProblemOptions(passes=2, steps=3))
     hidden, bias = problem.buffers[0].hidden, problem.router_bias
-    places = (hidden.data_ptr(), problem.step.data_ptr())
+    places = (hidden.data_ptr(), problem.feed.step.data_ptr())
     assert problem.bias_pool is not None
     assert bias is not None
     for step in (0, 1, 2, 0, 1):
-        assert problem.step.tolist() == [step]
+        assert problem.feed.step.tolist() == [step]
         assert torch.equal(hidden, problem.inputs[step])
         assert torch.equal(bias, problem.bias_pool[step])
-        advance(problem)
-    assert places == (hidden.data_ptr(), problem.step.data_ptr())
+        advance(problem.feed)
+    assert places == (hidden.data_ptr(), problem.feed.step.data_ptr())
 
 
 def test_held_replays_share_their_step_after_a_restart(moe: ModelShape) -> None:
     """With a hold of two every step comes twice, beginning with step 0."""
     problem = make_problem(small(moe), ProblemOptions(passes=1, steps=2))
-    advance(problem)
-    restart(problem, hold=2)
+    advance(problem.feed)
+    restart(problem.feed, hold=2)
     steps = []
     for _ in range(6):
-        advance(problem)
-        steps += problem.step.tolist()
+        advance(problem.feed)
+        steps += problem.feed.step.tolist()
         assert torch.equal(problem.buffers[0].hidden, problem.inputs[steps[-1]])
     assert steps == [0, 0, 1, 1, 0, 0]
     assert not torch.equal(problem.inputs[0], problem.inputs[1])
@@ -238,7 +239,7 @@ def test_the_bias_pool_pins_the_plan(moe: ModelShape) -> None:
 def test_a_dense_problem_has_no_routing(dense: ModelShape) -> None:
     """Without experts there is neither plan nor bias, and advance does without."""
     problem = make_problem(small(dense), ProblemOptions(passes=1, steps=2))
-    advance(problem)
+    advance(problem.feed)
     routing = (problem.expert_plan, problem.bias_pool, problem.router_bias)
     assert routing == (None, None, None)
     assert torch.equal(problem.buffers[0].hidden, problem.inputs[1])

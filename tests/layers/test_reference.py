@@ -16,17 +16,17 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import (
 
 from layerscope.errors import BackendError
 from layerscope.layers.families import required_bytes
+from layerscope.layers.feed import advance
 from layerscope.layers.problem import (
     Problem,
     ProblemOptions,
-    advance,
     make_problem,
     poison,
 )
-from layerscope.layers.reference import BACKEND, reference_output
+from layerscope.layers.reference import BACKEND, build, reference_output
 from layerscope.layers.spec import DType, Family, LayerSpec, ModelShape
 from layerscope.layers.weights import TORCH_DTYPES, BlockScaled, Weights, matrix
-from layerscope.plugin import BuildContext, Step, StepShape
+from layerscope.plugin import BuildContext, Step, StepShape, Waits
 from layerscope.regions import Region
 
 
@@ -43,11 +43,17 @@ def small(model: ModelShape, **changes: object) -> LayerSpec:
     return msgspec.structs.replace(spec, **changes)
 
 
+def context(problem: Problem) -> BuildContext:
+    """What the reference is built from."""
+    waits = Waits(abort=torch.zeros(1, dtype=torch.int32))
+    return BuildContext(problem=problem, waits=waits)
+
+
 def reference_step(problem: Problem) -> Step:
     """The reference, built for `problem`."""
     spec = problem.spec
     shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
-    step = BACKEND.build(BuildContext(problem=problem)).plan(shape)
+    step = build(context(problem)).plan(shape)
     assert step is not None
     return step
 
@@ -271,7 +277,7 @@ def test_every_precision_is_within_its_bound(
     spec = small(model, dtype=dtype, weight_dtype=weight_dtype, requests=requests)
     problem = make_problem(spec, ProblemOptions(passes=3, steps=2))
     step = reference_step(problem)
-    advance(problem)
+    advance(problem.feed)
     poison(problem)
     for index in range(3):
         run_pass(problem, step, index)
@@ -311,7 +317,7 @@ def test_the_planned_experts_run(moe: ModelShape) -> None:
             assert ids is not None
             planned = problem.expert_plan[number, index]
             assert ids.sort(-1).values.tolist() == planned.sort(-1).values.tolist()
-        advance(problem)
+        advance(problem.feed)
 
 
 def test_a_dense_layer_has_no_expert_ids(dense: ModelShape) -> None:
@@ -356,7 +362,7 @@ def test_real_ranks_are_refused(moe: ModelShape) -> None:
     """The reference does not leave out communication that was asked for."""
     problem = make_problem(small(moe, tp=2), ProblemOptions(passes=1, steps=1))
     with pytest.raises(BackendError) as caught:
-        BACKEND.build(BuildContext(problem=problem))
+        BACKEND.build(context(problem))
     assert str(caught.value) == (
         "reference has no communication between the 2 ranks; measure one rank's slice "
         "with --shard-shaped"
@@ -366,7 +372,7 @@ def test_real_ranks_are_refused(moe: ModelShape) -> None:
 def test_other_shapes_are_left_to_others(moe: ModelShape) -> None:
     """The reference agrees to run the problem's own step, and no other."""
     problem = make_problem(small(moe), ProblemOptions(passes=1, steps=1))
-    built = BACKEND.build(BuildContext(problem=problem))
+    built = BACKEND.build(context(problem))
     assert built.plan(StepShape(1, 3, 21)) is not None
     assert built.plan(StepShape(1, 4, 21)) is None
     assert built.plan(StepShape(1, 3, 22)) is None
@@ -403,7 +409,7 @@ def test_touched_bytes_are_never_below_required(
 def test_the_device_bytes_are_its_tables(dense: ModelShape) -> None:
     """RoPE tables, mask, order and slots are all that the reference allocates."""
     problem = make_problem(small(dense), ProblemOptions(passes=2, steps=1))
-    built = BACKEND.build(BuildContext(problem=problem))
+    built = BACKEND.build(context(problem))
     rope, mask, order, slots = 2 * 3 * 16 * 4, 3 * 24 * 4, 3 * 6 * 8, 2 * 3 * 8
     assert built.device_bytes == rope + mask + order + slots
 

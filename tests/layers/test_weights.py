@@ -8,14 +8,17 @@ from torch import Tensor
 from layerscope.layers.attention import attend, causal_mask, project, rope_tables
 from layerscope.layers.families import layer_tensors
 from layerscope.layers.feed_forward import mlp, moe, route
-from layerscope.layers.spec import DType, LayerSpec, ModelShape
+from layerscope.layers.spec import DType, Family, LayerSpec, ModelShape
 from layerscope.layers.weights import (
     BlockScaled,
+    join,
+    keeps_blocks,
     matrix,
     pick,
     quantise,
     random_weights,
     shard,
+    stack,
 )
 
 CPU = torch.device("cpu")
@@ -80,6 +83,44 @@ def test_picking_is_indexing(dtype: torch.dtype) -> None:
     scaled = quantise(plain)
     assert torch.equal(pick(plain, index, dtype), plain[index].to(dtype))
     assert torch.equal(pick(scaled, index, dtype), matrix(scaled, dtype)[index])
+
+
+def equal(first: Tensor | BlockScaled, second: Tensor | BlockScaled) -> bool:
+    """Whether two weights are stored alike and have the same values."""
+    return type(first) is type(second) and torch.equal(
+        matrix(first, torch.float32), matrix(second, torch.float32)
+    )
+
+
+def test_a_stack_is_block_scaled_if_all_of_it_is() -> None:
+    """Stacking what a stack consists of gives it back; beside plain it is plain."""
+    plain = torch.randn(2, 140, 64)
+    scaled = quantise(plain)
+    first, second = scaled.matrices()
+    assert equal(stack([first, second]), scaled)
+    assert equal(
+        stack([first, plain[1].half()]),
+        torch.stack([matrix(first, torch.float32), plain[1].half().float()]),
+    )
+
+
+@pytest.mark.parametrize(("above", "keeps"), [(128, True), (256, True), (130, False)])
+def test_joining_keeps_blocks_that_stay_in_place(above: int, *, keeps: bool) -> None:
+    """A matrix below another keeps its blocks if it begins where one does."""
+    parts = [quantise(torch.randn(rows, 200)) for rows in (above, 70)]
+    joined = join(parts)
+    assert isinstance(joined, BlockScaled) == keeps
+    values = torch.cat([matrix(part, torch.float32) for part in parts])
+    assert torch.equal(matrix(joined, torch.float32), values)
+
+
+def test_joining_plain_matrices_keeps_their_type() -> None:
+    """Only what must be dequantised becomes float32."""
+    halves = torch.randn(3, 5).half(), torch.randn(4, 5).half()
+    joined = join(halves)
+    assert isinstance(joined, Tensor)
+    assert joined.dtype is torch.float16
+    assert torch.equal(joined, torch.cat(halves))
 
 
 def flat(weights: dict[str, Tensor | BlockScaled]) -> dict[str, list[float]]:
@@ -188,6 +229,40 @@ def test_ranks_that_outnumber_kv_heads_replicate_them(moe: ModelShape) -> None:
         heads = [2 * rank, 2 * rank + 1, 8 + kv_head, 10 + kv_head]
         assert isinstance(rows, Tensor)
         assert torch.equal(rows.view(4, 16, 48), qkv[heads])
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 300), st.data())
+def test_a_slice_of_blocks_has_the_values_of_the_slice(
+    tp: int, kv_heads: int, width: int, data: st.DataObject
+) -> None:
+    """Of published blocks a rank has the very values, or those quantised again."""
+    model = ModelShape(
+        name="any",
+        family=Family.LLAMA,
+        layers=1,
+        hidden_size=data.draw(st.integers(1, 200)),
+        query_heads=tp * kv_heads,
+        kv_heads=data.draw(st.sampled_from([kv_heads * tp, 1])),
+        head_dim=data.draw(st.sampled_from([32, 64, 128])),
+        rms_norm_eps=1e-6,
+        rope_theta=1e4,
+        mlp_size=tp * width,
+    )
+    spec = LayerSpec(model=model, dtype=DType.FLOAT32, weight_dtype=DType.FLOAT8_E4M3)
+    sliced = msgspec.structs.replace(spec, tp=tp, shard_shaped=True)
+    published = random_weights(spec, CPU, seed=0, pass_index=0)
+    plain = {name: matrix(each, torch.float32) for name, each in published.items()}
+    rank = data.draw(st.integers(0, tp - 1))
+    float_spec = msgspec.structs.replace(sliced, weight_dtype=DType.FLOAT32)
+    truth = shard(plain, float_spec, rank)
+    weights = shard(published, sliced, rank)
+    for table in layer_tensors(sliced):
+        ours, whole = weights[table.name], published[table.name]
+        values = matrix(truth[table.name], torch.float32)
+        if isinstance(whole, Tensor) or keeps_blocks(whole, table, sliced, rank):
+            assert torch.equal(matrix(ours, torch.float32), values)
+        else:
+            assert equal(ours, quantise(values))
 
 
 def test_slices_are_quantised_after_sharding(dense: ModelShape) -> None:
