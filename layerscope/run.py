@@ -4,107 +4,35 @@ A run is a folder of three files: ``run.json`` (`RunHeader`), ``samples.parquet`
 (`schema.SAMPLES`) and ``kernels.parquet`` (`schema.KERNELS`). All three are written
 under temporary names and moved into place together, ``run.json`` last. So a folder
 with a ``run.json`` is readable at any moment, even after its writer was killed; it then
-says that it is partial.
+says that it is partial. The run of a draft is a folder of the same kind within it.
 """
 
 import errno
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import polars as pl
 
 from layerscope.atomic import replace_files
-from layerscope.environment import Environment
 from layerscope.errors import InputError, RecordError
+from layerscope.run_header import RunHeader, read_header
 from layerscope.schema import KERNELS, SAMPLES, Schema, conform, empty
-from layerscope.study import Study
 
 HEADER_FILE: Final = "run.json"
 SAMPLES_FILE: Final = "samples.parquet"
 KERNELS_FILE: Final = "kernels.parquet"
 
-FORMAT_VERSION: Final = 1
-# What changed in a run's files, by format version:
-# 1  the first
-
-_MIGRATIONS: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
-"""For each old version, the step that turns its header into the next version's."""
+DRAFT_FOLDER: Final = "draft"
+"""Folder within a run that holds the run of its draft."""
 
 _ROW_GROUP: Final = 1 << 16  # small enough for names, regions and grids to stay coded
 _ORDER: Final = ("arm", "experiment", "capture", "replay", "node")
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Which backend dispatch chose for a region of an arm, and why."""
-
-    arm: str
-    region: str
-    backend: str
-    reason: str = ""  # empty where the arm's own backend runs it
-
-
-class Build(msgspec.Struct, frozen=True, kw_only=True):
-    """What building an arm cost."""
-
-    arm: str
-    seconds: float
-    device_bytes: int
-
-
-class NumericsCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm's error against the reference in higher precision, and its bound."""
-
-    arm: str
-    error: float  # relative Frobenius norm, worst of the checked passes
-    bound: float
-    passes: bool
-
-
-class RegionBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that a region of one pass moves: a mean over the drawn routing."""
-
-    arm: str
-    region: str
-    touched: int | None  # null where the backend cannot tell
-    required: int
-
-
-class Drop(msgspec.Struct, frozen=True, kw_only=True):
-    """Replays that were thrown away, and why."""
-
-    arm: str
-    replays: int
-    reason: str
-
-
-class RunHeader(msgspec.Struct, kw_only=True):
-    """Everything of a run but its rows: plan, machine, decisions, warnings."""
-
-    created: str  # UTC, ISO 8601
-    command: list[str]
-    study: Study
-    environment: Environment
-    format_version: int = FORMAT_VERSION
-    status: Literal["complete", "partial"] = "partial"
-    status_reason: str = (
-        "still running, or it could not finish: killed, or the disk was full"
-    )
-    recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
-    decisions: list[Decision] = []
-    weights: str = ""  # where they came from, in words
-    host_memory_bytes: int = 0  # largest resident set of the process
-    seconds: dict[str, float] = {}  # wall time of "weights" and of "study" after them
-    builds: list[Build] = []
-    numerics: list[NumericsCheck] = []
-    distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers
-    bytes: list[RegionBytes] = []
-    drops: list[Drop] = []
-    warnings: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +48,15 @@ class Run:
 
     path: Path
 
+    draft: "Run | None" = None
+    """The run of the study's draft, where there is one."""
+
+
+def new_run_folder(name: str) -> Path:
+    """A folder for a run that nobody named: by the present local time and `name`."""
+    time = datetime.now(UTC).astimezone().strftime("%Y%m%d-%H%M%S")
+    return Path("layerscope-runs") / f"{time}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}"
+
 
 def load(path: Path | str) -> Run:
     """Read the run in the folder `path`.
@@ -132,11 +69,13 @@ def load(path: Path | str) -> Run:
     header_path = folder / HEADER_FILE
     if not header_path.is_file():
         raise InputError(_not_a_run(folder))
+    draft = folder / DRAFT_FOLDER
     return Run(
-        header=_read_header(header_path),
+        header=read_header(header_path),
         samples=_read_frame(folder / SAMPLES_FILE, SAMPLES),
         kernels=_read_frame(folder / KERNELS_FILE, KERNELS),
         path=folder,
+        draft=load(draft) if (draft / HEADER_FILE).is_file() else None,
     )
 
 
@@ -245,31 +184,6 @@ def _parquet(frame: pl.DataFrame) -> bytes:
         row_group_size=_ROW_GROUP,
     )
     return buffer.getvalue()
-
-
-def _read_header(path: Path) -> RunHeader:
-    try:
-        raw = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"{path} is damaged ({error}); record the run again"
-        raise RecordError(msg) from error
-    version = raw.get("format_version") if isinstance(raw, dict) else None
-    if not isinstance(version, int) or version < 1:
-        msg = f"{path} names no format version; is it a run of layerscope?"
-        raise RecordError(msg)
-    if version > FORMAT_VERSION:
-        msg = (
-            f"{path} was written by a newer layerscope (format {version}, this one "
-            f"reads up to {FORMAT_VERSION}); upgrade layerscope to read it"
-        )
-        raise RecordError(msg)
-    for old in range(version, FORMAT_VERSION):
-        raw = _MIGRATIONS[old](raw)
-    try:
-        return msgspec.convert(raw, RunHeader)
-    except msgspec.ValidationError as error:
-        msg = f"{path} is not as layerscope writes it ({error}); record the run again"
-        raise RecordError(msg) from error
 
 
 def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:

@@ -5,10 +5,11 @@ A `Study` is data; `runner` carries it out. Everything random in it follows from
 
 import random
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 
 CAPTURED: Final = "captured"
@@ -46,11 +47,24 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.backend}{switches}{AA_SUFFIX if self.again else ''}"
 
 
+class CallableSpec(msgspec.Struct, frozen=True, kw_only=True, tag="callables"):
+    """Code of the user's own, called on the same inputs by every arm."""
+
+    inputs: tuple[str, ...]  # each as "bfloat16 [6, 2048]"
+    regions: dict[str, list[str]] = {}  # patterns of module names, by region
+    tolerance: float  # relative error against the first arm that is taken as equal
+
+
+Spec: TypeAlias = LayerSpec | DraftSpec | CallableSpec
+"""What a study measures: fixes the work that every arm must do."""
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured, how often, and in which random order."""
 
-    spec: LayerSpec
+    spec: Spec
     arms: tuple[Arm, ...]  # the first is the one others are compared with
+    draft: DraftSpec | None = None  # measured after the layer, as a run of its own
     seed: int = 0
     samples: int = 800  # passes an arm, at least
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
@@ -76,6 +90,17 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         """Rounds a capture, so that every arm gets `samples` passes in all."""
         needed = -(-self.samples // (sum(self.lengths) * self.captures))
         return max(needed, MIN_ROUNDS)
+
+
+def lengths_up_to(passes: int | None, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Lengths of replays up to `passes`, in as many equal steps as `default` has.
+
+    None gives `default`.
+    """
+    if passes is None:
+        return default
+    steps = len(default)
+    return tuple(passes * step // steps for step in range(1, steps + 1))
 
 
 class Slot(msgspec.Struct, frozen=True):

@@ -12,16 +12,18 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from layerscope import run as run_module
+from layerscope import run_header
 from layerscope.errors import InputError, RecordError
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.run import (
-    FORMAT_VERSION,
+    DRAFT_FOLDER,
     HEADER_FILE,
     KERNELS_FILE,
     SAMPLES_FILE,
     RunWriter,
     load,
 )
+from layerscope.run_header import FORMAT_VERSION
 from layerscope.schema import KERNELS, SAMPLES, empty
 from tests import handmade
 
@@ -252,16 +254,51 @@ def test_an_older_run_is_migrated_step_by_step(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step makes the next version of the header, until it is today's."""
-    monkeypatch.setattr(run_module, "FORMAT_VERSION", 3)
-    monkeypatch.setattr(
-        run_module,
-        "_MIGRATIONS",
-        {
-            1: lambda old: old | {"format_version": 2, "warnings": ["one"]},
-            2: lambda old: old | {"warnings": [*old["warnings"], "two"]},
-        },
-    )
+    today = run_header.FORMAT_VERSION
+    monkeypatch.setattr(run_header, "FORMAT_VERSION", today + 2)
+    steps = {
+        today: lambda old: old | {"format_version": today + 1, "warnings": ["one"]},
+        today + 1: lambda old: old | {"warnings": [*old["warnings"], "two"]},
+    }
+    monkeypatch.setattr(run_header, "_MIGRATIONS", steps)
     assert load(folder).header.warnings == ["one", "two"]
+
+
+def test_a_run_of_version_1_is_one_of_a_layer(folder: Path) -> None:
+    """Its spec had no type, and there was nothing else to measure."""
+    path = folder / HEADER_FILE
+    header = msgspec.json.decode(path.read_bytes())
+    assert header["study"]["spec"].pop("type") == "layer"
+    header["study"].pop("draft")
+    path.write_bytes(msgspec.json.encode(header | {"format_version": 1}))
+    loaded = load(folder)
+    assert loaded.header.study == handmade.header().study
+    assert loaded.header.format_version == FORMAT_VERSION
+    assert loaded.draft is None
+
+
+def test_the_draft_of_a_run_is_loaded_with_it(folder: Path) -> None:
+    """It is a run in a folder of its own within the layer's."""
+    spec = DraftSpec(model="paper-moe", vocab_size=64)
+    study = msgspec.structs.replace(handmade.header().study, spec=spec)
+    writer = RunWriter(folder / DRAFT_FOLDER, handmade.header(study=study))
+    writer.finish("partial", "interrupted")
+    draft = load(folder).draft
+    assert draft is not None
+    assert draft.header.study.spec == spec
+    assert draft.header.status_reason == "interrupted"
+    assert draft.path == folder / DRAFT_FOLDER
+
+
+@pytest.mark.parametrize("part", [[], None, {}, {"study": 1}, {"study": {"spec": 1}}])
+def test_a_header_of_version_1_that_is_none_is_one_line(
+    folder: Path, part: object
+) -> None:
+    """A migration meets anything that a file may hold."""
+    document = {"format_version": 1, **(part if isinstance(part, dict) else {})}
+    (folder / HEADER_FILE).write_bytes(msgspec.json.encode(document))
+    with pytest.raises(RecordError, match="is not as layerscope writes it"):
+        load(folder)
 
 
 @pytest.mark.parametrize("name", [SAMPLES_FILE, KERNELS_FILE])

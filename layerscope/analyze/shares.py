@@ -93,15 +93,17 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
         shares: `schema.PASS_SHARES`.
 
     Returns:
-        One row an (arm, experiment, region), regions in order of execution. Columns
-        passes (Int64); kernels_min, kernels_max (Int64) and kernels (Float64, median)
-        of a pass; and in Float64 ns share_mean_ns, share_median_ns, gap_mean_ns,
+        One row an (arm, experiment, region), regions in order of execution, then those
+        of foreign code by name, then ``other``. Columns passes (Int64); kernels_min,
+        kernels_max (Int64) and kernels (Float64, median) of a pass; and in Float64 ns share_mean_ns, share_median_ns, gap_mean_ns,
         duration_mean_ns, hidden_mean_ns, span_median_ns (of the passes with kernels).
     """
     known = ["arm", "experiment"]
     passes = shares.select(_PASS).unique()
     regions = shares.select(*known, "region").unique()
-    rank = {region.value: index for index, region in enumerate(Region)}
+    known_order = [region.value for region in Region if region is not Region.OTHER]
+    rank = {region: index for index, region in enumerate(known_order)}
+    rank[Region.OTHER.value] = len(rank) + 1  # after the names of foreign code
     means = ("share", "gap", "duration", "hidden")
     filled = ("kernels", *(f"{name}_ns" for name in means))
     return (
@@ -119,7 +121,9 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
             pl.col("span_ns").median().alias("span_median_ns"),
         )
         .sort(
-            *known, pl.col("region").replace_strict(rank, default=len(rank)), "region"
+            *known,
+            pl.col("region").replace_strict(rank, default=len(rank) - 1),
+            "region",
         )
     )
 

@@ -9,8 +9,7 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -19,13 +18,12 @@ from cupti import cupti
 from layerscope.errors import MeasurementError
 from layerscope.graphs.cuda import RECORDED_KINDS
 from layerscope.graphs.replay import Replay
+from layerscope.record.cupti_buffers import Buffers, Records
 from layerscope.record.names import demangled
 from layerscope.record.nvtx import arm_range
 from layerscope.record.recorder import Event, Launch, Place, Recorded
 
-_BUFFER_BYTES: Final = 8 * 1024 * 1024
 _NODE_MASK: Final = 0xFFFFFFFF
-_FORCED: Final = 1
 _KINDS: Final = {
     int(cupti.ActivityKind.CONCURRENT_KERNEL): "kernel",
     int(cupti.ActivityKind.MEMCPY): "copy",
@@ -65,30 +63,19 @@ class CuptiRecorder:
 
     def __init__(self) -> None:
         """Nothing is attached yet."""
-        self._raw: dict[tuple[int, str], list[bytes]] = defaultdict(list)
+        self._buffers = Buffers()
         self._node_numbers: dict[Replay, dict[int, int]] = {}
 
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Enable the three activity kinds for the block, then detach CUPTI."""
-        try:
-            cupti.activity_register_callbacks(_buffer_requested, self._completed)
-            for kind in _KINDS:
-                cupti.activity_enable(kind)
-        except cupti.cuptiError as error:
-            msg = (
-                f"CUPTI cannot record here ({error}); another profiler may be attached,"
-                " or the driver may restrict profiling; try --recorder torch.profiler"
-            )
-            raise MeasurementError(msg) from error
+        self._buffers.attach()
         try:
             yield
         finally:
             torch.cuda.synchronize()
-            cupti.activity_flush_all(_FORCED)
-            for kind in _KINDS:
-                cupti.activity_disable(kind)
-            cupti.finalize()
+            self._buffers.flush()
+            self._buffers.detach()
 
     def record(self, launches: Sequence[Launch]) -> list[Recorded]:
         """Launch all, flush once, and group the records by launch.
@@ -98,16 +85,16 @@ class CuptiRecorder:
                 were made, so that none can be told apart.
         """
         torch.cuda.synchronize()
-        cupti.activity_flush_all(_FORCED)
-        self._raw.clear()
+        self._buffers.flush()
+        self._buffers.take()  # what others enqueued before
         for launch in launches:
             with arm_range(launch.arm):
                 launch.replay.launch()
         torch.cuda.synchronize()
-        cupti.activity_flush_all(_FORCED)
+        self._buffers.flush()
         groups: dict[int, list[tuple[int, Event]]] = defaultdict(list)
-        for (kind, record_class), raw in self._raw.items():
-            for correlation, node_id, event in _events(kind, record_class, raw):
+        for kind, records in self._buffers.take().items():
+            for correlation, node_id, event in _events(kind, records):
                 groups[correlation].append((node_id, event))
         if len(groups) != len(launches):
             msg = (
@@ -133,7 +120,7 @@ class CuptiRecorder:
             else:
                 events.append(event._replace(node=node))
         places = {
-            node.index: Place(node.pass_index, node.region)
+            node.index: Place(node.pass_index, node.region, node.role)
             for node in replay.nodes
             if node.kind in RECORDED_KINDS
         }
@@ -148,36 +135,9 @@ class CuptiRecorder:
             }
         return self._node_numbers[replay]
 
-    def _completed(self, activities: list[Any]) -> None:
-        """Copy the records out whole: reading them field by field is ten times slower.
 
-        CUPTI reuses the buffer when this returns.
-        """
-        for activity in activities:
-            kind, record_class = activity.kind, type(activity).__name__
-            if kind in _KINDS:
-                size = _layout(record_class).itemsize
-                record = ctypes.string_at(activity.ptr, size)
-                self._raw[kind, record_class].append(record)
-
-
-def _buffer_requested() -> tuple[int, int]:
-    return _BUFFER_BYTES, 0
-
-
-@cache
-def _layout(record_class: str) -> np.dtype[np.void]:
-    """Field layout of a record class, which cupti-python publishes beside it."""
-    name = record_class.removeprefix("Activity").lower()
-    layout: np.dtype[np.void] = getattr(cupti, f"activity_{name}_dtype")
-    return layout
-
-
-def _events(
-    kind: int, record_class: str, raw: list[bytes]
-) -> Iterator[tuple[int, int, Event]]:
-    """(correlation id, graph node id, event) of each raw record."""
-    records = np.frombuffer(b"".join(raw), dtype=_layout(record_class))
+def _events(kind: int, records: Records) -> Iterator[tuple[int, int, Event]]:
+    """(correlation id, graph node id, event) of each record."""
     if _KINDS[kind] == "kernel":
         yield from _kernel_events(records)
         return
@@ -190,9 +150,7 @@ def _events(
         yield correlation, node_id, Event(-1, _KINDS[kind], name, stream, start, end)
 
 
-def _kernel_events(
-    records: np.ndarray[Any, np.dtype[np.void]],
-) -> Iterator[tuple[int, int, Event]]:
+def _kernel_events(records: Records) -> Iterator[tuple[int, int, Event]]:
     # CUPTI keeps one string for all records of a kernel while its module is loaded.
     names = {
         address: demangled(ctypes.string_at(address).decode(errors="replace"))

@@ -90,7 +90,8 @@ def _is_container(raw: Raw) -> bool:
 
 def _place(open_marks: dict[str, str]) -> Place:
     pass_index = int(open_marks.get("pass", HEAD_PASS))
-    return Place(pass_index, Region(open_marks.get("region", Region.OTHER)))
+    region = open_marks.get("region", Region.OTHER)
+    return Place(pass_index, region, open_marks.get("role"))
 
 
 def launch_groups(raws: Iterable[Raw]) -> list[list[Raw]]:

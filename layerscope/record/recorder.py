@@ -35,10 +35,11 @@ class Event(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a node stands: its pass and region."""
+    """Where a node stands: its pass and region, and its role if it has one."""
 
     pass_index: int
-    region: Region
+    region: str
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def _rows(recorded: Recorded) -> Iterator[tuple[object, ...]]:
         earliest = pass_starts.get(index, event.start_ns)
         pass_starts[index] = min(earliest, event.start_ns)
     for event in recorded.events:
-        pass_index, region = recorded.places[event.node]
+        pass_index, region, role = recorded.places[event.node]
         pass_start_ns = pass_starts[pass_index]
         yield (
             launch.arm,
@@ -163,8 +164,8 @@ def _rows(recorded: Recorded) -> Iterator[tuple[object, ...]]:
             event.node,
             event.kind,
             event.name,
-            region.value,
-            None,
+            str(region),
+            role,
             event.stream,
             pass_start_ns - origin_ns,
             event.start_ns - pass_start_ns,

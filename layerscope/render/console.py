@@ -59,7 +59,8 @@ def _print_report(report: Report, console: Console) -> None:
     for table in report.tables:
         scale = time_scale(_times(table))
         console.print()
-        console.print(Text(f"{table.title}, in {scale.unit}", style="bold"))
+        unit = f", in {scale.unit}" if _times(table) else ""
+        console.print(Text(f"{table.title}{unit}", style="bold"))
         wide = _grid(table, scale, is_wide=True)
         needed = console.measure(wide, options=console.options.update(width=_ENDLESS))
         has_room = needed.maximum <= console.width
@@ -70,6 +71,9 @@ def _print_report(report: Report, console: Console) -> None:
         console.print(Text(f"note: {note}", style="dim"))
     for warning in report.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
+    for part in report.parts:
+        console.print()
+        _print_report(part, console)
 
 
 def _facts(facts: tuple[Fact, ...]) -> Grid:

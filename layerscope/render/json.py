@@ -8,22 +8,33 @@ from layerscope.report import Report, Table
 from layerscope.run import Run
 
 
-def render(report: Report, run: Run) -> str:
-    """The report and the run's header as one JSON object.
+def render(report: Report, run: Run | None = None) -> str:
+    """The report, and the header of the run that it is of, as one JSON object.
 
     Cells are raw: times in ns, sizes in bytes; what was not measured, and an unknown
     end of an interval, is null. A row is an object with the columns' keys.
     """
-    document = {
+    document = _content(report) if run is None else _document(report, run)
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _document(report: Report, run: Run) -> dict[str, Any]:
+    drafts = [run.draft] if run.draft is not None else []
+    named = {"title": report.title, "path": str(run.path)}
+    parts = [
+        _document(part, draft) for part, draft in zip(report.parts, drafts, strict=True)
+    ]
+    return named | _content(report) | {"run": run.header, "parts": parts}
+
+
+def _content(report: Report) -> dict[str, Any]:
+    return {
         "title": report.title,
-        "path": str(run.path),
         "facts": {fact.label: fact.text for fact in report.facts},
         "tables": [_table(table) for table in report.tables],
         "notes": report.notes,
         "warnings": report.warnings,
-        "run": run.header,
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def _table(table: Table) -> dict[str, Any]:

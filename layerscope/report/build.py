@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from layerscope.analyze.statistics import Verdict
+from layerscope.layers.spec import LayerSpec
 from layerscope.report.clocks import throttle_reasons
 from layerscope.report.document import Report
 from layerscope.report.facts import facts
 from layerscope.report.measures import Measures, measures
 from layerscope.report.tables import REFERENCE, tables
-from layerscope.run import Run, RunHeader
+from layerscope.report.work import noun, title
+from layerscope.run import Run
+from layerscope.run_header import RunHeader
+from layerscope.study import CallableSpec
 from layerscope.units import (
     format_estimate,
     format_ns,
@@ -23,18 +27,26 @@ _HEAVY_OBSERVER: Final = 0.5
 
 def build_report(run: Run) -> Report:
     """The report of `run`; a partial one reports what there is, and says so."""
+    parts = () if run.draft is None else (_report(run.draft, is_part=True),)
+    return _report(run, parts=parts)
+
+
+def _report(
+    run: Run, *, is_part: bool = False, parts: tuple[Report, ...] = ()
+) -> Report:
     measured = measures(run)
-    spec = run.header.study.spec
+    general = () if is_part else _general_notes(measured)
     return Report(
-        title=f"{spec.model.name}, layer {spec.layer}",
-        facts=facts(run, measured),
-        tables=tables(run.header, measured),
-        notes=tuple(_notes(run.header, measured)),
+        title=title(run.header.study.spec),
+        facts=facts(run, measured, with_machine=not is_part),
+        tables=tables(run, measured),
+        notes=(*general, *_notes(run.header, measured)),
         warnings=tuple(_warnings(run, measured)),
+        parts=parts,
     )
 
 
-def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
+def _general_notes(measured: Measures) -> Iterator[str]:
     yield (
         "anchor: time of a pass in unprofiled replays, mean over captures of the "
         "median over rounds, with 95 % interval; changes are paired by round and "
@@ -46,13 +58,17 @@ def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
             "removing a region would save; mean shares add up to the profiled mean, "
             "gaps, sums and hidden times to their totals, medians to nothing"
         )
-    backends = {arm.backend for arm in header.study.arms}
-    if REFERENCE in backends and len(header.study.arms) > 1:
+
+
+def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
+    spec, backends = header.study.spec, {arm.backend for arm in header.study.arms}
+    is_ours = not isinstance(spec, CallableSpec)
+    if is_ours and REFERENCE in backends and len(header.study.arms) > 1:
         yield (
             "every change to or from reference is against unfused torch, not against "
             "a serving kernel chain"
         )
-    if header.study.spec.shard_shaped:
+    if isinstance(spec, LayerSpec) and spec.shard_shaped:
         yield "shard-shaped: the all-reduce between ranks is in no figure"
     yield from _notes_on_arms(header, measured)
 
@@ -93,7 +109,8 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
 
 def _doubts(header: RunHeader, measured: Measures) -> Iterator[str]:
     """What in the figures themselves speaks against them."""
-    layer_ns = measured.anchors[measured.base].value
+    base_ns = measured.anchors[measured.base].value
+    measured_noun = noun(header.study.spec)
     aimed = header.study.target_interval
     for arm, comparison in measured.comparisons.items():
         if comparison.verdict is Verdict.UNKNOWN:
@@ -107,12 +124,12 @@ def _doubts(header: RunHeader, measured: Measures) -> Iterator[str]:
                 f"two captures of the same arm differ by {change}: the noise floor "
                 "includes it"
             )
-        reached = (found.high - found.low) / 2 / layer_ns
+        reached = (found.high - found.low) / 2 / base_ns
         if reached > aimed:
             yield (
-                f"the interval of {arm} is ±{format_percent(reached)} of the layer, "
-                f"wider than the {format_percent(aimed)} aimed at; raise --time-budget "
-                "or --captures"
+                f"the interval of {arm} is ±{format_percent(reached)} of the "
+                f"{measured_noun}, wider than the {format_percent(aimed)} aimed at; "
+                "raise --time-budget or --captures"
             )
     yield from _profiler_doubts(measured)
 

@@ -97,3 +97,6 @@ class Report:
 
     warnings: tuple[str, ...] = field(default=())
     """What makes these figures less than they should be."""
+
+    parts: tuple["Report", ...] = field(default=())
+    """Reports of what was measured beside it, on the same machine."""

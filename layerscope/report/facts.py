@@ -7,11 +7,12 @@ from typing import Any, Final
 import polars as pl
 
 from layerscope.analyze.statistics import MIN_CAPTURES
-from layerscope.layers.spec import LayerSpec
 from layerscope.report.clocks import clock_facts
 from layerscope.report.document import Fact
 from layerscope.report.measures import Measures
-from layerscope.run import Run, RunHeader
+from layerscope.report.work import error_name, noun, work_facts
+from layerscope.run import Run
+from layerscope.run_header import RunHeader
 from layerscope.units import (
     format_bytes,
     format_count,
@@ -25,11 +26,19 @@ _SOFTWARE: Final = ("layerscope", "torch", "triton")
 _GPU_SOFTWARE: Final = ("cupti-python", "nvidia-cuda-cupti")  # the observer itself
 
 
-def facts(run: Run, measured: Measures) -> tuple[Fact, ...]:
-    """Every line of the header, in reading order."""
+def facts(
+    run: Run, measured: Measures, *, with_machine: bool = True
+) -> tuple[Fact, ...]:
+    """Every line of the header, in reading order.
+
+    Args:
+        run: what is reported.
+        measured: its measures.
+        with_machine: whether the machine is told, which parts of a report share.
+    """
     return (
-        *_machine(run.header),
-        *_layer(run.header),
+        *(_machine(run.header) if with_machine else ()),
+        *work_facts(run.header),
         *_protocol(run, measured),
         *_quality(run, measured),
     )
@@ -54,40 +63,6 @@ def _machine(header: RunHeader) -> Iterator[Fact]:
     yield Fact("software", ", ".join(named) or "unknown")
 
 
-def _layer(header: RunHeader) -> Iterator[Fact]:
-    spec = header.study.spec
-    model = spec.model
-    yield Fact("model", f"{model.name}, layer {spec.layer} of {model.layers}")
-    yield Fact("step", _step(spec))
-    yield Fact("types", f"{spec.dtype} activations, {spec.weight_dtype} weights")
-    if header.weights:
-        yield Fact("weights", header.weights)
-    yield Fact("ranks", _ranks(spec))
-    if model.experts:
-        drawn = [count for step in header.distinct_experts for count in step]
-        distinct = (
-            f"; {min(drawn)} to {max(drawn)} of {model.experts} experts a pass, "
-            f"mean {format_number(sum(drawn) / len(drawn), 1)}"
-            if drawn
-            else ""
-        )
-        yield Fact("routing", f"pinned, {spec.routing}{distinct}")
-
-
-def _step(spec: LayerSpec) -> str:
-    requests = "1 request" if spec.requests == 1 else f"{spec.requests} requests"
-    return (
-        f"{spec.rows} rows = {requests} × (1 + {spec.draft_tokens} draft tokens), "
-        f"context {format_count(spec.context)}, KV pages of {spec.page_size}"
-    )
-
-
-def _ranks(spec: LayerSpec) -> str:
-    if spec.shard_shaped:
-        return f"shard-shaped: slice of one rank of {spec.tp}, communication left out"
-    return "1, the whole layer" if spec.tp == 1 else f"{spec.tp}, real"
-
-
 def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
     header = run.header
     lengths = ", ".join(str(length) for length in header.study.lengths)
@@ -106,7 +81,8 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
         for check in header.numerics
     ]
     if checks:
-        yield Fact("numerics", f"relative error and bound: {', '.join(checks)}")
+        name = error_name(header.study.spec)
+        yield Fact("numerics", f"{name} and bound: {', '.join(checks)}")
     builds = [
         f"{build.arm} {format_number(build.seconds, 1)} s, "
         f"{format_bytes(build.device_bytes)}"
@@ -150,7 +126,7 @@ def _samples(run: Run, measured: Measures) -> str:
 
 def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     layer_ns = measured.anchors[measured.base].value
-    yield Fact("noise floor", _floor(measured, layer_ns))
+    yield Fact("noise floor", _floor(measured, noun(run.header.study.spec)))
     yield from _linearity(measured, layer_ns)
     effects = [_observer_effect(measured, arm) for arm in measured.observer_effects]
     if effects:
@@ -162,12 +138,13 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     yield Fact("dropped replays", "; ".join(drops) or "none")
 
 
-def _floor(measured: Measures, layer_ns: float) -> str:
-    floor_ns = measured.floor_ns
+def _floor(measured: Measures, measured_noun: str) -> str:
+    floor_ns, base_ns = measured.floor_ns, measured.anchors[measured.base].value
     if not math.isfinite(floor_ns):
         return f"unknown: needs {MIN_CAPTURES} captures of {measured.again}"
-    share = format_percent(floor_ns / layer_ns)
-    return f"{format_ns(floor_ns)} ({share} of the layer), from {measured.again}"
+    share = format_percent(floor_ns / base_ns)
+    of = f"{share} of the {measured_noun}"
+    return f"{format_ns(floor_ns)} ({of}), from {measured.again}"
 
 
 def _linearity(measured: Measures, layer_ns: float) -> Iterator[Fact]:

@@ -1,14 +1,19 @@
 """The tables of a report: one of the arms, and one of the regions of each arm."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
+from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import Comparison
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
 from layerscope.report.measures import Measures
-from layerscope.run import RegionBytes, RunHeader
-from layerscope.study import AA_SUFFIX
+from layerscope.report.work import noun
+from layerscope.run import Run
+from layerscope.run_header import RegionBytes, RunHeader
+from layerscope.study import AA_SUFFIX, CallableSpec
 
 REFERENCE: Final = "reference"
 """The backend in plain torch: every change against it must say so."""
@@ -31,6 +36,11 @@ _REGIONS: Final = (
     Column("hidden_mean_ns", "hidden", Kind.TIME),
     Column("span_median_ns", "last end − first start", Kind.TIME),
 )
+_ROLES: Final = (
+    Column("region", "role", Kind.TEXT),
+    *(column for column in _REGIONS[1:] if column.key != "span_median_ns"),
+)
+_NO_ROLE: Final = "(none)"
 _CHANGE: Final = Column("change_ns", "change", Kind.INTERVAL)
 _ADDS_UP: Final = (
     *("kernels", "share_mean_ns", "gap_mean_ns"),
@@ -38,26 +48,43 @@ _ADDS_UP: Final = (
 )
 
 
-def tables(header: RunHeader, measured: Measures) -> tuple[Table, ...]:
-    """The layer by arm, then every profiled arm by region."""
+def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
+    """The pass by arm, then every profiled arm by region; a draft also by token."""
+    header = run.header
     profiled = [arm for arm in measured.arms if arm in measured.profiled_ns]
-    return (
-        _layer_table(header, measured),
-        *(_region_table(header, measured, arm) for arm in profiled),
-    )
+    by_region = tuple(_region_table(header, measured, arm) for arm in profiled)
+    by_token: tuple[Table, ...] = ()
+    if isinstance(header.study.spec, DraftSpec):
+        by_token = tuple(_role_tables(run, measured.again))
+    return (_layer_table(header, measured), *by_region, *by_token)
+
+
+def _role_tables(run: Run, again: str) -> Iterator[Table]:
+    """What every role of an arm takes, of the arms that name some."""
+    named = run.kernels.filter(pl.col("role").is_not_null())["arm"].unique().sort()
+    for arm in named:
+        if arm == again:
+            continue
+        kernels = run.kernels.filter(pl.col("arm") == arm)
+        by_role = kernels.with_columns(region=pl.col("role").fill_null(_NO_ROLE))
+        found = region_table(pass_shares(by_role))
+        rows = found.select([column.key for column in _ROLES]).sort("region").rows()
+        yield Table(f"roles of {arm}, a profiled pass", _ROLES, tuple(rows))
 
 
 def against(header: RunHeader, measured: Measures) -> str:
     """What changes are against, in words that never hide an unfused baseline."""
     base = header.study.arms[0]
-    if base.backend == REFERENCE:
+    is_ours = not isinstance(header.study.spec, CallableSpec)
+    if is_ours and base.backend == REFERENCE:
         return f"against unfused torch ({base.name})"
     return f"against {measured.base}"
 
 
 def _layer_table(header: RunHeader, measured: Measures) -> Table:
+    measured_noun = noun(header.study.spec)
     return Table(
-        title=f"layer: one pass, change {against(header, measured)}",
+        title=f"{measured_noun}: one pass, change {against(header, measured)}",
         columns=_LAYER,
         rows=tuple(_layer_row(header, measured, arm) for arm in measured.arms),
     )

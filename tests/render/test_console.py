@@ -155,7 +155,7 @@ def test_text_of_the_run_is_no_markup() -> None:
         name,
         f"{name}  {name}",
         "",
-        f"{name}, in µs",
+        name,
         name,
         "─" * len(name),
         name,

@@ -59,7 +59,9 @@ def test_the_rest_of_the_document() -> None:
         "notes",
         "warnings",
         "run",
+        "parts",
     ]
+    assert document["parts"] == []
     assert document["title"] == "paper-moe, layer 0"
     assert document["path"] == "paper-run"
     header = document["run"]

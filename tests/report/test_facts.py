@@ -7,7 +7,8 @@ import pytest
 
 from layerscope.environment import DeviceFacts
 from layerscope.report import build_report
-from layerscope.run import Drop, Run
+from layerscope.run import Run
+from layerscope.run_header import Drop
 from tests import handmade
 
 

@@ -2,7 +2,8 @@ import polars as pl
 import pytest
 
 from layerscope.report import Interval, Table, Traffic, build_report
-from layerscope.run import RegionBytes, Run
+from layerscope.run import Run
+from layerscope.run_header import RegionBytes
 from layerscope.study import Arm, Study
 from tests import handmade
 

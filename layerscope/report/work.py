@@ -1,0 +1,139 @@
+"""What a run measured, in words: a layer, its draft, or foreign callables."""
+
+from collections.abc import Iterator
+
+from layerscope.layers.draft_spec import DraftSpec
+from layerscope.layers.spec import LayerSpec
+from layerscope.report.document import Fact
+from layerscope.run_header import RunHeader
+from layerscope.study import CallableSpec, Spec
+from layerscope.units import format_bytes, format_count, format_number
+
+
+def title(spec: Spec) -> str:
+    """What the report is of."""
+    match spec:
+        case LayerSpec():
+            return f"{spec.model.name}, layer {spec.layer}"
+        case DraftSpec():
+            return f"draft of {spec.model}"
+        case CallableSpec():
+            return "callables"
+
+
+def noun(spec: Spec) -> str:
+    """What one pass runs, for sentences about it."""
+    match spec:
+        case LayerSpec():
+            return "layer"
+        case DraftSpec():
+            return "draft"
+        case CallableSpec():
+            return "call"
+
+
+def error_name(spec: Spec) -> str:
+    """What the numbers of `NumericsCheck` are."""
+    if isinstance(spec, DraftSpec):
+        return "logit below the best token's"
+    return "relative error"
+
+
+def work_facts(header: RunHeader) -> Iterator[Fact]:
+    """The work of one pass, line by line."""
+    spec = header.study.spec
+    match spec:
+        case LayerSpec():
+            yield from _layer(header, spec)
+        case DraftSpec():
+            yield from _draft(header, spec)
+        case CallableSpec():
+            yield from _callables(spec, header.study.steps)
+
+
+def _layer(header: RunHeader, spec: LayerSpec) -> Iterator[Fact]:
+    model = spec.model
+    yield Fact("model", f"{model.name}, layer {spec.layer} of {model.layers}")
+    yield Fact("step", _step(spec))
+    yield Fact("types", f"{spec.dtype} activations, {spec.weight_dtype} weights")
+    if header.weights:
+        yield Fact("weights", header.weights)
+    yield Fact("ranks", _ranks(spec))
+    if model.experts:
+        drawn = [count for step in header.distinct_experts for count in step]
+        distinct = (
+            f"; {min(drawn)} to {max(drawn)} of {model.experts} experts a pass, "
+            f"mean {format_number(sum(drawn) / len(drawn), 1)}"
+            if drawn
+            else ""
+        )
+        yield Fact("routing", f"pinned, {spec.routing}{distinct}")
+
+
+def _step(spec: LayerSpec) -> str:
+    return (
+        f"{spec.rows} rows = {_requests(spec.requests)} × (1 + {spec.draft_tokens} "
+        f"draft tokens), context {format_count(spec.context)}, KV pages of "
+        f"{spec.page_size}"
+    )
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"
+
+
+def _ranks(spec: LayerSpec | DraftSpec) -> str:
+    if spec.shard_shaped:
+        return f"shard-shaped: slice of one rank of {spec.tp}, communication left out"
+    whole = "vocabulary" if isinstance(spec, DraftSpec) else "layer"
+    return f"1, the whole {whole}" if spec.tp == 1 else f"{spec.tp}, real"
+
+
+def _draft(header: RunHeader, spec: DraftSpec) -> Iterator[Fact]:
+    yield Fact(
+        "draft",
+        f"{spec.tokens} greedy tokens, one after another, for "
+        f"{_requests(spec.requests)}; base logits given, bigram bias of rank "
+        f"{spec.rank}",
+    )
+    vocabulary = f"{format_count(spec.vocab_size)} tokens"
+    if spec.tp > 1:
+        vocabulary += f", {format_count(spec.vocab_slice)} on this rank"
+    yield Fact("vocabulary", vocabulary)
+    yield Fact("types", f"{spec.dtype} w1, {spec.weight_dtype} w2, float32 logits")
+    yield Fact("weights", header.weights)
+    yield Fact("ranks", _ranks(spec))
+    yield Fact("w2", _w2(header, spec))
+
+
+def _w2(header: RunHeader, spec: DraftSpec) -> str:
+    """Where every arm finds w2: in memory, in the cache, or on chip."""
+    size = format_bytes(spec.w2_bytes)
+    l2_bytes = header.environment.device.l2_bytes
+    if not l2_bytes:
+        later = "whether later tokens find it in a cache is not known here"
+    elif spec.w2_bytes > l2_bytes:
+        later = "cold again at later tokens: larger than the L2 of "
+        later += format_bytes(l2_bytes)
+    else:
+        later = "warm by nature at later tokens: it fits the L2 of "
+        later += format_bytes(l2_bytes)
+    told = [f"{size}, a copy a pass: cold at the first token"]
+    for arm, reads in header.w2_reads.items():
+        if reads == 1:
+            told.append(f"{arm} reads it once a pass, and keeps it on chip")
+        else:
+            told.append(f"{arm} reads it {reads} times a pass, {later}")
+    return "; ".join(told)
+
+
+def _callables(spec: CallableSpec, steps: int) -> Iterator[Fact]:
+    yield Fact("inputs", ", ".join(spec.inputs) or "none")
+    changing = (
+        f"{steps} different ones, one a replay"
+        if steps > 1
+        else "the same at every replay"
+    )
+    yield Fact("values", changing)
+    regions = [f"{name} = {', '.join(found)}" for name, found in spec.regions.items()]
+    yield Fact("regions", "; ".join(regions) or "as the code marks them")

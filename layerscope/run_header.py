@@ -1,0 +1,129 @@
+"""The header of a run, ``run.json``: everything of it but its rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from layerscope.environment import Environment
+from layerscope.errors import RecordError
+from layerscope.study import Study
+
+FORMAT_VERSION: Final = 2
+# What changed in a run's files, by format version:
+# 1  the first
+# 2  a study's spec says what it is of: "type" is "layer", "draft" or "callables"; a run
+#    may hold the run of its draft in a folder of its own
+
+
+def _name_the_spec(header: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 to 2: what was measured was always a layer."""
+    study = header["study"]
+    spec = {"type": "layer", **study["spec"]}
+    return {**header, "format_version": 2, "study": {**study, "spec": spec}}
+
+
+_MIGRATIONS: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    1: _name_the_spec
+}
+"""For each old version, the step that turns its header into the next version's."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """Which backend dispatch chose for a region of an arm, and why."""
+
+    arm: str
+    region: str
+    backend: str
+    reason: str = ""  # empty where the arm's own backend runs it
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """What building an arm cost."""
+
+    arm: str
+    seconds: float
+    device_bytes: int
+
+
+class NumericsCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """An arm's error against the reference in higher precision, and its bound."""
+
+    arm: str
+    error: float  # relative Frobenius norm, worst of the checked passes
+    bound: float
+    passes: bool
+
+
+class RegionBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that a region of one pass moves: a mean over the drawn routing."""
+
+    arm: str
+    region: str
+    touched: int | None  # null where the backend cannot tell
+    required: int
+
+
+class Drop(msgspec.Struct, frozen=True, kw_only=True):
+    """Replays that were thrown away, and why."""
+
+    arm: str
+    replays: int
+    reason: str
+
+
+class RunHeader(msgspec.Struct, kw_only=True):
+    """Everything of a run but its rows: plan, machine, decisions, warnings."""
+
+    created: str  # UTC, ISO 8601
+    command: list[str]
+    study: Study
+    environment: Environment
+    format_version: int = FORMAT_VERSION
+    status: Literal["complete", "partial"] = "partial"
+    status_reason: str = (
+        "still running, or it could not finish: killed, or the disk was full"
+    )
+    recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
+    decisions: list[Decision] = []
+    weights: str = ""  # where they came from, in words
+    host_memory_bytes: int = 0  # largest resident set of the process
+    seconds: dict[str, float] = {}  # wall time of "weights" and of "study" after them
+    builds: list[Build] = []
+    numerics: list[NumericsCheck] = []
+    distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers
+    bytes: list[RegionBytes] = []
+    drops: list[Drop] = []
+    w2_reads: dict[str, int] = {}  # of a draft, by arm: how often a pass reads w2
+    warnings: list[str] = []
+
+
+def read_header(path: Path) -> RunHeader:
+    """The header in the file `path`, of this format version or any before it.
+
+    Raises:
+        RecordError: the file is damaged, or of a newer format.
+    """
+    try:
+        raw = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is damaged ({error}); record the run again"
+        raise RecordError(msg) from error
+    version = raw.get("format_version") if isinstance(raw, dict) else None
+    if not isinstance(version, int) or version < 1:
+        msg = f"{path} names no format version; is it a run of layerscope?"
+        raise RecordError(msg)
+    if version > FORMAT_VERSION:
+        msg = (
+            f"{path} was written by a newer layerscope (format {version}, this one "
+            f"reads up to {FORMAT_VERSION}); upgrade layerscope to read it"
+        )
+        raise RecordError(msg)
+    try:
+        for old in range(version, FORMAT_VERSION):
+            raw = _MIGRATIONS[old](raw)
+        return msgspec.convert(raw, RunHeader)
+    except (msgspec.ValidationError, KeyError, TypeError) as error:
+        msg = f"{path} is not as layerscope writes it ({error}); record the run again"
+        raise RecordError(msg) from error
