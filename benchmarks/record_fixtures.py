@@ -1,59 +1,170 @@
-"""Records the runs under fixtures/ on one NVIDIA GPU, and prints what they cost.
+"""Records the runs under fixtures/h200 on one NVIDIA GPU, and prints a line of each.
 
-Usage: ``python benchmarks/record_fixtures.py FOLDER``. Each study is a process of its
-own: `qwen3-30b-a3b`, 6 rows (1 request, 5 draft tokens), 8K context, the reference and
-its A/A capture; once whole and once as the slice of one rank of four.
+Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN]``. Two models, whole and
+as the slice of one rank of four, at 1, 6 and 8 rows, in bf16 and with fp8 weights, each
+with its draft where the step has draft tokens; and a pair of foreign callables. Studies
+that FOLDER already holds whole are not made again; PATTERN picks some by name.
+
+Everything is compiled first, by several processes at once: a study is then a process of
+its own that finds its kernels in the caches, and measures while nothing else runs.
 """
 
-import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 from layerscope.analyze.false_positives import false_positive_rate
 from layerscope.analyze.statistics import anchor, linearity, noise_floor, pass_times
 from layerscope.run import Run, load
+from layerscope.study import AA_SUFFIX
 
-STUDIES = {
-    "h200-qwen3-30b-a3b-tp1": ["--tp", "1"],
-    "h200-qwen3-30b-a3b-tp4": ["--tp", "4", "--shard-shaped"],
-}
-COMMON = [
-    *("--model", "qwen3-30b-a3b", "--layer", "0", "--arms", "reference"),
-    *("--requests", "1", "--draft-tokens", "5", "--context", "8192"),
-]
+MODELS = ("qwen3-30b-a3b", "llama-3.1-8b")
+RANKS = (1, 4)
+ROWS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
+"""Requests and draft tokens of a step of so many rows."""
+
+WEIGHTS = ("bfloat16", "float8_e4m3")
+CONTEXT = 8192
+WHOLE = "qwen3-30b-a3b-tp1-rows6-bfloat16"
+"""The study that gets the whole of the protocol's time; the others a part of it."""
+
+SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "25"]
+FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
+COMPILERS = 8
 
 
-def main(folder: Path) -> None:
+@dataclass(frozen=True)
+class Case:
+    """One study of the matrix."""
+
+    model: str
+    ranks: int
+    rows: int
+    weights: str
+
+    @property
+    def name(self) -> str:
+        """The folder of its run."""
+        return f"{self.model}-tp{self.ranks}-rows{self.rows}-{self.weights}"
+
+    @property
+    def flags(self) -> list[str]:
+        """What describes it on the command line."""
+        requests, draft_tokens = ROWS[self.rows]
+        return [
+            *("--model", self.model, "--context", str(CONTEXT)),
+            *("--requests", str(requests), "--draft-tokens", str(draft_tokens)),
+            *("--tp", str(self.ranks), "--weights", self.weights),
+            *(["--shard-shaped"] if self.ranks > 1 else []),
+        ]
+
+
+CASES = [Case(*values) for values in product(MODELS, RANKS, ROWS, WEIGHTS)]
+
+
+def compile_ahead(case: Case) -> str:
+    """Build every arm of `case` for one pass, so that its kernels are in the caches."""
+    import torch
+
+    from layerscope.cli.options import LayerOptions
+    from layerscope.cli.plan import layer
+    from layerscope.layers.draft import DraftOptions, make_draft
+    from layerscope.layers.draft_spec import draft_of
+    from layerscope.layers.problem import ProblemOptions, make_problem
+    from layerscope.layers.spec import DType
+    from layerscope.registry import dispatch, dispatch_draft
+    from layerscope.study import Arm
+
+    requests, draft_tokens = ROWS[case.rows]
+    options = LayerOptions(
+        model=case.model,
+        context=CONTEXT,
+        requests=requests,
+        draft_tokens=draft_tokens,
+        tp=case.ranks,
+        shard_shaped=case.ranks > 1,
+        weights=DType(case.weights),
+    )
+    spec, _ = layer(options, torch.device("cuda"))
+    arm = Arm(backend="torch_compile")
+    start_s = time.monotonic()
+    dispatch(arm, make_problem(spec, ProblemOptions(passes=1, steps=1, device="cuda")))
+    draft = draft_of(spec)
+    if draft is not None:
+        problem = make_draft(draft, DraftOptions(passes=1, steps=1, device="cuda"))
+        dispatch_draft(arm, problem)
+    return f"compiled {case.name} in {time.monotonic() - start_s:.0f} s"
+
+
+def commands(folder: Path, pattern: str) -> Iterator[tuple[str, list[str]]]:
+    """Name and command line of every study that is asked for and not yet there."""
+    for case in CASES:
+        effort = [] if case.name == WHOLE else SHORT
+        yield case.name, ["--arms", "reference,torch_compile", *case.flags, *effort]
+    yield "foreign-pair", ["--script", str(FOREIGN), *SHORT]
+
+
+def main(folder: Path, pattern: str) -> None:
     """Record every study into `folder` and print one line each."""
-    for name, flags in STUDIES.items():
-        output = folder / name
+    wanted = [
+        (name, flags)
+        for name, flags in commands(folder, pattern)
+        if fnmatch(name, pattern) and not is_whole(folder / name)
+    ]
+    names = {name for name, _ in wanted}
+    cases = [case for case in CASES if case.name in names]
+    context = get_context("spawn")
+    with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
+        for line in pool.map(compile_ahead, cases):
+            print(line, flush=True)
+    for name, flags in wanted:
         start_s = time.monotonic()
-        command = ["-m", "layerscope", "profile", *COMMON, *flags, "-o", str(output)]
-        subprocess.run([sys.executable, *command], check=True)
+        command = ["-m", "layerscope", "profile", *flags, "-o", str(folder / name)]
+        done = subprocess.run(
+            [sys.executable, *command], check=False, capture_output=True, text=True
+        )
         wall_s = time.monotonic() - start_s
-        # Linux gives KiB, and the largest of all children so far.
-        host_gb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
-        print(f"{name}: {wall_s:.0f} s in all, host memory at most {host_gb:.1f} GB")
-        print(f"  {summary(load(output))}")
+        if done.returncode:
+            print(f"{name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
+            continue
+        run = load(folder / name)
+        print(f"{name}: {wall_s:.0f} s; {summary(run)}", flush=True)
+        if run.draft is not None:
+            print(f"  draft: {summary(run.draft)}", flush=True)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a study was recorded to its end."""
+    return (path / "run.json").is_file() and load(path).header.status == "complete"
 
 
 def summary(run: Run) -> str:
-    """Time of a pass, noise floor, linearity and A/A splits of a run."""
-    base, again = (arm.name for arm in run.header.study.all_arms)
+    """Time of a pass by arm, noise floor, linearity and A/A splits of a run."""
+    arms = [arm.name for arm in run.header.study.all_arms]
     times = pass_times(run.samples)
-    pass_ns = anchor(times, base).value
-    floor_ns = noise_floor(times, base, again)
-    splits = false_positive_rate(times, base, again, splits=200)
+    base_ns = anchor(times, arms[0]).value
+    floor_ns = noise_floor(times, arms[0], arms[-1])
+    splits = false_positive_rate(times, arms[0], arms[-1], splits=200)
     bends = linearity(run.samples).filter(phase="anchor")["deviation_ns"].abs()
     bend_ns = float(bends.to_numpy().max())
+    named = ", ".join(
+        f"{arm} {anchor(times, arm).value / 1e3:.1f} µs"
+        for arm in arms
+        if not arm.endswith(AA_SUFFIX)
+    )
     return (
-        f"anchor {pass_ns / 1e3:.1f} µs, noise floor {floor_ns / pass_ns:.2%}, "
-        f"off the line at most {bend_ns / pass_ns:.2%}, A/A splits called different "
-        f"{splits.verdict:.1%} (interval alone {splits.interval:.1%})"
+        f"{named}; noise floor {floor_ns / base_ns:.2%}, off the line at most "
+        f"{bend_ns / base_ns:.2%}, A/A splits called different {splits.verdict:.1%} "
+        f"(interval alone {splits.interval:.1%})"
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "*")

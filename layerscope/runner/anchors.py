@@ -108,7 +108,7 @@ def _samples(bench: Bench, phase: Phase, round_: _Round) -> pl.DataFrame:
             "passes": slot.passes,
             "step": step,
             "duration_ns": duration_ns,
-            "required_bytes": bench.required[step][slot.passes - 1],
+            "required_bytes": bench.workload.required_bytes(step, slot.passes),
             **clocks,
         }
         for slot, step, duration_ns in zip(

@@ -14,7 +14,7 @@ from layerscope.record.recorder import (
     kernels,
     refuse_unmapped,
 )
-from layerscope.run import Drop
+from layerscope.run_header import Drop
 from layerscope.runner.bench import Bench
 
 _ROUNDS_A_BLOCK: Final = 8
@@ -62,7 +62,7 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
             ]
             bench.progress.advance(len(block))
             recorded += len(block)
-    bench.step = int(bench.problem.step)  # recorders launch on their own
+    bench.step = int(bench.workload.feed.step)  # recorders launch on their own
     _refuse_empty(bench, drops, recorded)
 
 

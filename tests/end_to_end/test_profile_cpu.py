@@ -13,7 +13,7 @@ from layerscope.analyze.shares import increments, pass_shares
 from layerscope.cli.main import main
 from layerscope.record.torch_profiler import TorchProfilerRecorder
 from layerscope.run import Run, load
-from layerscope.runner import anchors, flow
+from layerscope.runner import anchors, phases
 
 SMALL = (
     *("profile", "--device", "cpu", "--arms", "reference", "--context", "32"),
@@ -38,7 +38,7 @@ class Profiled(NamedTuple):
 def _as_planned() -> Iterator[None]:
     """Leave no time to rounds that are not planned: what is measured is then fixed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow, "_ANCHOR_SHARE", 0.0)
+        patch.setattr(phases, "_ANCHOR_SHARE", 0.0)
         yield
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
-from layerscope.layers.problem import Problem, ProblemOptions, advance, make_problem
+from layerscope.layers.feed import advance
+from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope.nvml import ClockReader, Clocks
@@ -15,8 +16,10 @@ from layerscope.progress import SilentProgress
 from layerscope.record.recorder import Launch, Recorded
 from layerscope.regions import Region
 from layerscope.registry import Dispatched
-from layerscope.run import Build, RunWriter
+from layerscope.run import RunWriter
+from layerscope.run_header import Build
 from layerscope.runner.bench import Bench
+from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Arm, Study
 from tests import handmade
 
@@ -42,7 +45,7 @@ def study(
 
 def problem(of: Study) -> Problem:
     """The problem that the runner would make."""
-    return make_problem(of.spec, ProblemOptions(passes=of.passes, steps=of.steps))
+    return make_problem(SPEC, ProblemOptions(passes=of.passes, steps=of.steps))
 
 
 @dataclass
@@ -72,12 +75,12 @@ class ScriptedReplay:
     def body(self, passes: int) -> None:
         """Count a replay."""
         del passes
-        advance(self.problem)
+        advance(self.problem.feed)
 
     def launch(self) -> None:
         """Count a replay, and note the step that it runs."""
         self.body(self.passes)
-        self.seen.append(int(self.problem.step))
+        self.seen.append(int(self.problem.feed.step))
 
     def close(self) -> None:
         """Hold nothing."""
@@ -157,23 +160,43 @@ class ScriptedRecorder:
 def dispatched(arm: Arm, steps: dict[Region, Step] | None = None) -> Dispatched:
     """An arm whose build cost nothing, running `steps` by region."""
     build = Build(arm=arm.name, seconds=0.0, device_bytes=0)
-    return Dispatched(arm, BACKEND, steps or {}, (), build)
+    return Dispatched(arm, BACKEND, steps or {}, None, (), build)
 
 
-def bench(of: Study, folder: Path, script: Script) -> Bench:
+class ScriptedWorkload(LayerWorkload):
+    """A layer whose replays must move bytes that a test can count."""
+
+    def __init__(self, problem: Problem, arms: dict[str, Dispatched]) -> None:
+        super().__init__(problem, arms)
+        self.problem = problem
+        self.arms = arms
+
+    def required_bytes(self, step: int, passes: int) -> int:
+        """10 bytes a pass, and one more a pass in step 1."""
+        return passes * (10 + step)
+
+
+def workload(bench: Bench) -> ScriptedWorkload:
+    """The bench's workload, as what it is."""
+    assert isinstance(bench.workload, ScriptedWorkload)
+    return bench.workload
+
+
+def bench(
+    of: Study, folder: Path, script: Script, made: Problem | None = None
+) -> Bench:
     """A bench of scripted replays of every arm and length."""
-    made = problem(of)
+    made = made or problem(of)
     seen: list[int] = []
     return Bench(
         study=of,
-        problem=made,
+        workload=ScriptedWorkload(made, {arm.name: dispatched(arm) for arm in of.arms}),
         player=ScriptedPlayer(script),
-        arms={arm.name: dispatched(arm) for arm in of.all_arms},
         writer=RunWriter(folder, handmade.header(study=of)),
         progress=SilentProgress(),
         clocks=ScriptedClocks(),
         head=lambda: None,
-        required=[[10, 20], [11, 22]],
+        budget_s=100.0,
         replays={
             (arm.name, length): ScriptedReplay(arm.name, length, made, seen)
             for arm in of.all_arms

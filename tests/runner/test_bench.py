@@ -3,25 +3,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import pytest
 from torch import Tensor
 
+from layerscope.errors import MeasurementError
 from layerscope.graphs.eager import EagerPlayer
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
-from layerscope.layers.families import required_bytes
-from layerscope.layers.problem import ProblemOptions, make_problem
-from layerscope.layers.reference import BACKEND
-from layerscope.layers.spec import DType, Family, LayerSpec
 from layerscope.nvml import Clocks
 from layerscope.plugin import Step
 from layerscope.progress import SilentProgress
 from layerscope.regions import Mark, Region, observing
-from layerscope.registry import Dispatched
-from layerscope.run import Build, Decision, RunWriter
-from layerscope.runner import bench as benches
-from layerscope.runner.bench import Bench, open_bench, required_per_region
-from layerscope.study import Arm, Study
+from layerscope.run import RunWriter
+from layerscope.runner.bench import Bench, open_bench
+from layerscope.runner.layer import LayerWorkload
+from layerscope.study import Study
 from tests import handmade
 from tests.runner import fakes
 from tests.runner.fakes import AGAIN
@@ -110,7 +105,7 @@ def test_a_replay_is_the_head_and_then_the_passes_region_by_region(
     bench = scripted(tmp_path)
     bench.head = lambda: diary.lines.append("head")
     steps: dict[Region, Step] = dict.fromkeys(LAYER, diary)
-    bench.arms["fused"] = fakes.dispatched(fakes.FUSED, steps)
+    fakes.workload(bench).arms["fused"] = fakes.dispatched(fakes.FUSED, steps)
     with observing(diary):
         bench.body("fused")(2)
     expected = ["+ region other", "head", "- region other"]
@@ -160,7 +155,7 @@ def test_steps_are_counted_as_the_device_counts_them(
         counted, seen = [], []
         for _ in steps:
             bench.longest("fused").launch()
-            seen.append(int(bench.problem.step))
+            seen.append(int(bench.workload.feed.step))
             counted.append(bench.next_step())
         assert seen == counted == steps
 
@@ -173,7 +168,7 @@ def test_a_restart_goes_on_with_the_next_step(tmp_path: Path) -> None:
         bench.restart(hold)
         for _ in range(hold):
             bench.longest("fused").launch()
-            assert bench.next_step() == int(bench.problem.step)
+            assert bench.next_step() == int(bench.workload.feed.step)
         steps.append(bench.step)
     assert steps == [0, 1, 0]
 
@@ -206,75 +201,47 @@ def test_the_budget_stops_only_what_has_enough(
     assert bench.is_cut
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> Bench:
-    """A bench of two arms that were built without being asked for anything."""
+def test_an_open_bench_plays_on_the_device_of_the_feed(tmp_path: Path) -> None:
+    """On a CPU nothing is captured, and there are no clocks; the budget runs."""
     study = fakes.study()
+    problem = fakes.problem(study)
     writer = RunWriter(tmp_path / "run", handmade.header(study=study))
-
-    def dispatch(arm: Arm, _: object) -> Dispatched:
-        chosen = [
-            Decision(arm=arm.name, region=region, backend=arm.backend)
-            for region in LAYER
-        ]
-        build = Build(arm=arm.name, seconds=1.5, device_bytes=len(arm.name))
-        steps: dict[Region, Step] = dict.fromkeys(LAYER, Diary())
-        return Dispatched(arm, BACKEND, steps, tuple(chosen), build)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(benches, "dispatch", dispatch)
-        return open_bench(study, fakes.problem(study), writer, SilentProgress())
-
-
-def test_an_open_bench_has_every_arm_and_tells_the_run_what_was_built(
-    opened: Bench,
-) -> None:
-    """Builds and decisions are those of the study's arms, in their order."""
-    assert list(opened.arms) == ["reference", "fused", AGAIN]
-    assert opened.arms[AGAIN] is opened.arms["reference"]
-    header = opened.writer.header
-    assert header.builds == [
-        Build(arm="reference", seconds=1.5, device_bytes=9),
-        Build(arm="fused", seconds=1.5, device_bytes=5),
-    ]
-    assert [(d.arm, d.region) for d in header.decisions] == [
-        (arm, region) for arm in ("reference", "fused") for region in LAYER
-    ]
-    assert isinstance(opened.player, EagerPlayer)
-    assert opened.clocks.read() == Clocks()
-
-
-def test_the_bytes_of_a_replay_follow_from_its_experts(opened: Bench) -> None:
-    """The first passes together, with the experts that the step drew for each."""
-    spec, header = opened.problem.spec, opened.writer.header
-    assert len(header.distinct_experts) == opened.study.steps
-    table = []
-    for counts in header.distinct_experts:
-        one, two = (sum(required_bytes(spec, n).values()) for n in counts)
-        table.append([one, one + two])
-    assert opened.required == table
-
-
-def test_required_bytes_of_a_region_are_a_mean_over_the_draw(opened: Bench) -> None:
-    """Only the experts' region depends on it; the mean is rounded down."""
-    spec = opened.problem.spec
-    drawn = [n for row in opened.writer.header.distinct_experts for n in row]
-    moe = [required_bytes(spec, n)[Region.MOE] for n in drawn]
-    fixed = required_bytes(spec, drawn[0])
-    assert required_per_region(opened.problem) == {
-        Region.ATTENTION: fixed[Region.ATTENTION],
-        Region.O_PROJ_ALL_REDUCE: fixed[Region.O_PROJ_ALL_REDUCE],
-        Region.MOE: sum(moe) // len(moe),
-    }
-
-
-def test_a_dense_layer_needs_the_same_bytes_at_every_step() -> None:
-    """Nothing is drawn, so every pass adds the same."""
-    model = msgspec.structs.replace(
-        handmade.model(), family=Family.LLAMA, experts=0, mlp_size=64
+    before_s = time.monotonic()
+    bench = open_bench(
+        study, LayerWorkload(problem, {}), writer, SilentProgress(), 60.0
     )
-    spec = LayerSpec(model=model, dtype=DType.FLOAT32, context=16)
-    problem = make_problem(spec, ProblemOptions(passes=3, steps=2))
-    one = sum(required_bytes(spec, None).values())
-    assert benches._required(problem) == [[one, 2 * one, 3 * one]] * 2
-    assert required_per_region(problem) == required_bytes(spec, None)
+    assert bench.arms == ["reference", "fused", AGAIN]
+    assert isinstance(bench.player, EagerPlayer)
+    assert bench.clocks.read() == Clocks()
+    assert before_s + 60.0 <= bench.deadline_s <= time.monotonic() + 60.0
+    bench.head()
+    assert int(problem.feed.launches) == 1
+
+
+class Unable:
+    """A player that can capture nothing."""
+
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """Refuse."""
+        del body, passes, beside
+        msg = "it cannot be captured into a CUDA graph: operation not permitted"
+        raise MeasurementError(msg)
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """Nothing is timed here."""
+        raise AssertionError(replays)
+
+    def wait(self) -> None:
+        """Nothing is pending."""
+
+
+def test_an_arm_that_cannot_be_captured_is_named(tmp_path: Path) -> None:
+    """Whoever wrote several arms must know which one it is."""
+    bench = scripted(tmp_path, fakes.study(fakes.FUSED))
+    bench.player = Unable()
+    bench.replays.clear()
+    with pytest.raises(MeasurementError) as raised:
+        bench.capture()
+    assert str(raised.value).removeprefix("fused (A/A)").removeprefix("fused") == (
+        ": it cannot be captured into a CUDA graph: operation not permitted"
+    )

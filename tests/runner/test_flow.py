@@ -29,8 +29,10 @@ from layerscope.layers.problem import estimate_bytes
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType
 from layerscope.plugin import BackendSpec, Numerics, Requires, Switch
-from layerscope.run import NumericsCheck, Run, load
+from layerscope.run import Run, load
+from layerscope.run_header import NumericsCheck
 from layerscope.runner import RunnerOptions, flow, profile
+from layerscope.runner import phases as phases_of_a_study
 from layerscope.runner.anchors import Phase
 from layerscope.study import Arm, Study
 from tests.runner import fakes
@@ -196,7 +198,7 @@ def test_the_run_says_where_its_weights_came_from(
     other = replace(options, output=tmp_path / "other", model_folder=empty)
     run = profile(study, other)
     assert run.header.weights == "random, seed 0"
-    assert run.header.warnings == [f"{empty} holds no weights: they are random, seed 0"]
+    assert run.header.warnings == [f"{empty} holds no safetensors: weights are random, seed 0"]
     assert run.header.host_memory_bytes > 0
 
 
@@ -311,7 +313,7 @@ def test_an_interruption_before_the_first_sample_leaves_no_folder(
 ) -> None:
     """While weights are made, arms built, or numerics checked."""
     if not steps:
-        monkeypatch.setattr(flow, "check_arms", lambda _: interrupt())
+        monkeypatch.setattr(phases_of_a_study, "check_arms", lambda _: interrupt())
     progress = Hook(phase, steps, interrupt)
     with pytest.raises(KeyboardInterrupt):
         profile(study, replace(options, progress=progress))
@@ -335,7 +337,7 @@ def test_an_interruption_while_recording_leaves_the_blocks_before_it(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anchors and whole blocks of kernels stay."""
-    monkeypatch.setattr(flow, "_ANCHOR_SHARE", 0.0)
+    monkeypatch.setattr(phases_of_a_study, "_ANCHOR_SHARE", 0.0)
     long = msgspec.structs.replace(study, samples=2 * 12, time_budget_s=600.0)
     progress = Hook("recording", 16, interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -355,7 +357,7 @@ def test_what_cannot_be_measured_any_more_leaves_what_was(
         msg = "the profiler is in use; close it"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(flow, "record", refuse)
+    monkeypatch.setattr(phases_of_a_study, "record", refuse)
     with pytest.raises(MeasurementError, match="the profiler is in use"):
         profile(study, replace(options, recorder="auto"))
     run = load(options.output)
@@ -372,7 +374,7 @@ def test_memory_that_runs_out_is_one_line_here_and_in_the_run(
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(flow, "record", fail)
+    monkeypatch.setattr(phases_of_a_study, "record", fail)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 8 * 10**9))
     with pytest.raises(MeasurementError, match=r"^out of GPU memory, 1\.0 of 8\.0 GB"):
         profile(study, replace(options, recorder="auto"))
@@ -387,7 +389,7 @@ def test_a_bug_keeps_its_error_and_the_samples(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(flow, "record", fail)
+    monkeypatch.setattr(phases_of_a_study, "record", fail)
     with pytest.raises(ZeroDivisionError):
         profile(study, replace(options, recorder="auto"))
     run = load(options.output)
@@ -464,8 +466,8 @@ def test_the_worst_check_of_every_arm_is_kept() -> None:
         NumericsCheck(arm=arm, error=error, bound=1.0, passes=True)
         for arm, error in (("a", 0.1), ("a", 0.2), ("b", 0.05))
     )
-    assert flow._worst([small, other, large]) == [large, other]
-    assert flow._worst([large, other, small]) == [large, other]
+    assert phases_of_a_study._worst([small, other, large]) == [large, other]
+    assert phases_of_a_study._worst([large, other, small]) == [large, other]
 
 
 def test_no_unplanned_round_begins_after_the_deadline(
@@ -473,8 +475,10 @@ def test_no_unplanned_round_begins_after_the_deadline(
 ) -> None:
     """The patience of a capture never reaches beyond the budget of the study."""
     phases: list[Phase] = []
-    monkeypatch.setattr(flow, "measure", lambda _, phase: phases.append(phase))
-    monkeypatch.setattr(flow, "_ANCHOR_SHARE", 100.0)
+    monkeypatch.setattr(
+        phases_of_a_study, "measure", lambda _, phase: phases.append(phase)
+    )
+    monkeypatch.setattr(phases_of_a_study, "_ANCHOR_SHARE", 100.0)
     began_s = time.monotonic()
     profile(msgspec.structs.replace(study, time_budget_s=50.0), options)
     (phase,) = phases

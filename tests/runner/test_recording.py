@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 from layerscope.errors import MeasurementError
 from layerscope.record.recorder import Event, Launch, Place, Recorded
 from layerscope.regions import Region
-from layerscope.run import Drop
+from layerscope.run_header import Drop
 from layerscope.runner.bench import Bench
 from layerscope.runner.recording import record
 from layerscope.schema import KERNELS
@@ -89,7 +89,7 @@ def test_the_arms_of_a_round_share_their_step(bench: Bench) -> None:
 
     def launched(launch: Launch) -> Recorded:
         launch.replay.launch()
-        steps.append(int(bench.problem.step))
+        steps.append(int(bench.workload.feed.step))
         return whole(launch)
 
     record(bench, ScriptedRecorder(launched), 0)

@@ -1,0 +1,124 @@
+"""The draft of a study: a second problem, measured into a run of its own."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from layerscope.errors import BackendError
+from layerscope.layers.draft import (
+    DraftOptions,
+    DraftProblem,
+    estimate_draft_bytes,
+    make_draft,
+)
+from layerscope.layers.draft_spec import DraftSpec
+from layerscope.registry import dispatch_draft, load
+from layerscope.run import DRAFT_FOLDER, RunWriter
+from layerscope.run_header import RunHeader
+from layerscope.runner.bench import open_bench
+from layerscope.runner.draft import DraftWorkload
+from layerscope.runner.ending import partial_on_failure
+from layerscope.runner.phases import run_phases
+from layerscope.runner.setting import Setting, finish
+from layerscope.study import Study
+
+DRAFT_SHARE: Final = 0.3
+"""Part of a study's time budget that is its draft's."""
+
+_STEPS: Final = 8
+"""Distinct base logits of every pass: those of a step are large."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftStudy:
+    """A study of a draft, which is a study with a spec of that kind."""
+
+    study: Study
+    spec: DraftSpec
+
+    @property
+    def options(self) -> DraftOptions:
+        """How its problem is made, but for the device."""
+        study = self.study
+        return DraftOptions(passes=study.passes, steps=study.steps, seed=study.seed)
+
+
+def draft_study(study: Study, spec: DraftSpec) -> DraftStudy:
+    """The draft's part of `study`: the same arms, in its share of the time."""
+    return DraftStudy(
+        msgspec.structs.replace(
+            study,
+            spec=spec,
+            draft=None,
+            steps=_STEPS,
+            time_budget_s=study.time_budget_s * DRAFT_SHARE,
+        ),
+        spec,
+    )
+
+
+def draft_bytes(draft: DraftStudy) -> int:
+    """Device bytes of the draft's problem."""
+    return estimate_draft_bytes(draft.spec, draft.options)
+
+
+def profile_draft(draft: DraftStudy, setting: Setting) -> None:
+    """Measure the draft of every arm that has one, beside the layer's run.
+
+    Where no arm's backend has one, there is nothing to do.
+
+    Raises:
+        BackendError: an arm cannot be built, or drafts wrong tokens.
+        MeasurementError: the device cannot measure it.
+        RecordError: the run could not be written; what was saved before is kept.
+    """
+    study = draft.study
+    if all(load(arm.backend).build_draft is None for arm in study.arms):
+        return
+    folder = setting.options.output / DRAFT_FOLDER
+    writer = RunWriter(folder, setting.header(study))
+    with partial_on_failure(writer):
+        writer.checkpoint()
+        began_s = time.monotonic()
+        setting.progress.phase(f"making {study.passes} passes of the draft", 1)
+        options = replace(draft.options, device=str(setting.device))
+        problem = make_draft(draft.spec, options)
+        setting.progress.advance()
+        writer.header.weights = f"random, seed {study.seed}"
+        made_s = time.monotonic()
+        workload = _build(study, problem, writer.header, setting)
+        study = writer.header.study
+        bench = open_bench(
+            study, workload, writer, setting.progress, study.time_budget_s
+        )
+        run_phases(bench, setting.recorder)
+        finish(writer, began_s, made_s)
+
+
+def _build(
+    study: Study, problem: DraftProblem, header: RunHeader, setting: Setting
+) -> DraftWorkload:
+    """Build the draft of every arm that has one; the header's study keeps only those.
+
+    An arm without one would be the fallback's arm once more.
+    """
+    built = {}
+    for arm in study.arms:
+        setting.progress.phase(f"building the draft of {arm.name}", 1)
+        dispatched = dispatch_draft(arm, problem)
+        if dispatched is not None:
+            built[arm.name] = dispatched
+        setting.progress.advance()
+    if not built:
+        msg = "no arm has a draft for this step; leave it out: --no-draft"
+        raise BackendError(msg)
+    left_out = [arm.name for arm in study.arms if arm.name not in built]
+    header.warnings += [f"{name} has no draft for this step" for name in left_out]
+    header.builds = [dispatched.build for dispatched in built.values()]
+    header.w2_reads = {name: one.step.w2_reads for name, one in built.items()}
+    header.study = msgspec.structs.replace(
+        study, arms=tuple(one.arm for one in built.values())
+    )
+    return DraftWorkload(problem, built)

@@ -1,0 +1,80 @@
+"""The phases of a study: numerics and anchors by capture, recording, anchors again."""
+
+import time
+from typing import Final
+
+from layerscope.record.recorder import Recorder
+from layerscope.run_header import NumericsCheck
+from layerscope.runner.anchors import Phase, measure
+from layerscope.runner.bench import Bench
+from layerscope.runner.numerics import check_arms
+from layerscope.runner.recording import record
+from layerscope.study import FEWEST_CAPTURES
+
+_ANCHOR_SHARE: Final = 0.4
+"""Part of the time budget in which anchors may add to the planned rounds."""
+
+_AFTER: Final = "after"
+_ANCHOR: Final = "anchor"
+
+
+def run_phases(bench: Bench, recorder: Recorder | None) -> None:
+    """Measure everything that the bench's study asks for, and let its replays go.
+
+    Raises:
+        BackendError: an arm is wrong.
+        MeasurementError: the device cannot measure an arm.
+        RecordError: the run cannot be written.
+    """
+    study, header, workload = bench.study, bench.writer.header, bench.workload
+    header.bytes = list(workload.region_bytes())
+    l2_bytes = header.environment.device.l2_bytes
+    header.warnings += workload.cache_warnings(min(study.lengths), l2_bytes)
+    patience_s = bench.budget_s * _ANCHOR_SHARE / study.captures
+    for capture in range(study.captures):
+        if bench.must_stop(capture, FEWEST_CAPTURES):
+            break
+        bench.progress.phase(
+            f"anchors, capture {capture + 1} of {study.captures}", study.rounds
+        )
+        bench.capture()
+        header.numerics = _worst(header.numerics + check_arms(bench))
+        until_s = min(bench.deadline_s, time.monotonic() + patience_s)
+        measure(bench, Phase(_ANCHOR, capture, until_s))
+    if recorder is not None:
+        _record(bench, recorder)
+    bench.release()
+    if bench.is_cut:
+        header.warnings.append(
+            f"the time budget of {study.time_budget_s:g} s ended before the plan was "
+            "done: fewer rounds or captures were made; raise --time-budget"
+        )
+
+
+def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
+    """The check with the largest error of each arm."""
+    worst: dict[str, NumericsCheck] = {}
+    for check in checks:
+        if check.arm not in worst or check.error > worst[check.arm].error:
+            worst[check.arm] = check
+    return list(worst.values())
+
+
+def _record(bench: Bench, recorder: Recorder) -> None:
+    """Record fresh captures, and take anchors of the last one again.
+
+    One capture's placement in memory can shift a region by a percent; shares of
+    several say how much of a difference that is.
+    """
+    captures, header = bench.study.captures, bench.writer.header
+    for capture in range(captures, 2 * captures):
+        done = capture - captures + 1
+        is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
+        bench.capture(None if is_last else (bench.study.passes,))
+        header.numerics = _worst(header.numerics + check_arms(bench))
+        record(bench, recorder, capture)
+        bench.writer.checkpoint()
+        if is_last:
+            break
+    bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
+    measure(bench, Phase(_AFTER, capture, time.monotonic()))

@@ -1,0 +1,84 @@
+"""Where a study runs, who watches, and what all runs have in common."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from layerscope.environment import Environment, collect
+from layerscope.graphs import device as devices
+from layerscope.graphs.memory import peak_memory_bytes
+from layerscope.progress import Progress, SilentProgress
+from layerscope.record.recorder import Recorder
+from layerscope.record.recorders import recorder_for
+from layerscope.run import Run, RunWriter
+from layerscope.run_header import RunHeader
+from layerscope.study import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOptions:
+    """What a run needs besides its study."""
+
+    output: Path
+    device: str = "auto"
+    recorder: str = "auto"
+    model_folder: Path | None = None
+    """Where the layer's weights are read from; None makes seeded random ones."""
+
+    command: list[str] = field(default_factory=list)
+    progress: Progress = field(default_factory=SilentProgress)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The device of a run, its recorder, and what the user asked for."""
+
+    device: torch.device
+    environment: Environment
+    recorder: Recorder | None
+    options: RunnerOptions
+
+    @property
+    def progress(self) -> Progress:
+        """Who is told how far the run is."""
+        return self.options.progress
+
+    def header(self, study: Study) -> RunHeader:
+        """The header of a run of `study` that begins now."""
+        return RunHeader(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            command=self.options.command,
+            study=study,
+            environment=self.environment,
+            recorder=self.recorder.name if self.recorder else "",
+        )
+
+
+def open_setting(device: torch.device, options: RunnerOptions) -> Setting:
+    """Look at `device` and take the recorder that was asked for.
+
+    Raises:
+        InputError: there is no such recorder.
+        MeasurementError: the recorder cannot be used here.
+    """
+    recorder = recorder_for(options.recorder, device)
+    return Setting(device, collect(devices.facts(device)), recorder, options)
+
+
+def finish(writer: RunWriter, began_s: float, made_s: float) -> Run:
+    """Note what the run took, and write it as complete.
+
+    Args:
+        writer: of the run.
+        began_s: monotonic time at which the problem began to be made.
+        made_s: monotonic time at which it was.
+    """
+    writer.header.host_memory_bytes = peak_memory_bytes()
+    writer.header.seconds = {
+        "weights": round(made_s - began_s, 1),
+        "study": round(time.monotonic() - made_s, 1),
+    }
+    return writer.finish("complete")

@@ -1,0 +1,47 @@
+"""What a bench measures, whoever made it: a layer, a draft, or foreign callables."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from layerscope.layers.feed import Feed
+from layerscope.run_header import RegionBytes
+
+
+class Workload(Protocol):
+    """Arms that do the same work on the same inputs."""
+
+    @property
+    def feed(self) -> Feed:
+        """The inputs of every step."""
+
+    def run_pass(self, arm: str, index: int, passes: int) -> None:
+        """Enqueue pass `index` of a replay of `passes` passes, its regions marked."""
+
+    def poison(self) -> None:
+        """Spoil what the passes of a replay must write, so that omissions show."""
+
+    def checked(self, passes: int) -> Sequence[int]:
+        """The passes of a replay of `passes` passes whose results can be checked."""
+
+    def error(self, arm: str, index: int, passes: int) -> float:
+        """The error of a pass of the arm's last replay; inf where it is not finite.
+
+        Raises:
+            BackendError: the arm did other work than it was asked to.
+        """
+
+    def bound(self, arm: str) -> float:
+        """The largest error that is taken as right."""
+
+    @property
+    def error_name(self) -> str:
+        """What `error` measures, in words that a number can follow."""
+
+    def required_bytes(self, step: int, passes: int) -> int | None:
+        """Bytes that the first `passes` passes of a step must move, if known."""
+
+    def region_bytes(self) -> Iterable[RegionBytes]:
+        """Bytes that regions of a pass move, as far as they are known."""
+
+    def cache_warnings(self, passes: int, l2_bytes: int) -> Iterable[str]:
+        """What is wrong with replays of `passes` passes beside such an L2 cache."""

@@ -1,0 +1,154 @@
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from layerscope import registry
+from layerscope import study as plans
+from layerscope.errors import BackendError
+from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
+from layerscope.layers.draft_spec import DraftSpec
+from layerscope.layers.reference import BACKEND
+from layerscope.plugin import BackendSpec, DraftContext
+from layerscope.run import load
+from layerscope.runner import RunnerOptions, profile
+from layerscope.runner.drafting import draft_study
+from layerscope.study import Study
+from tests.runner import fakes
+from tests.runner.fakes import FUSED, REFERENCE
+
+DRAFT = DraftSpec(model="paper-moe", vocab_size=64, rank=8, tokens=3)
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Study:
+    """Two arms, six rounds of two-pass replays, and no time for more."""
+    monkeypatch.setattr(plans, "MIN_ROUNDS", 1)
+    made = fakes.study(REFERENCE, FUSED, samples=4, lengths=(2,))
+    return msgspec.structs.replace(made, time_budget_s=1e-9, draft=DRAFT)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> RunnerOptions:
+    """A new folder, on the CPU, nothing recorded."""
+    return RunnerOptions(output=tmp_path / "run", device="cpu", recorder="none")
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Make ``fused`` a backend: the reference, but for what is told."""
+
+    def install(**changes: Any) -> None:  # noqa: ANN401 (any field of a backend)
+        fields = BackendSpec.__dataclass_fields__
+        values = {name: getattr(BACKEND, name) for name in fields} | {"name": "fused"}
+        backend = BackendSpec(**(values | changes))
+        monkeypatch.setitem(sys.modules, "fused_b", SimpleNamespace(BACKEND=backend))
+        entry = EntryPoint("fused", "fused_b:BACKEND", "layerscope.backends")
+        monkeypatch.setattr(registry, "entry_points", lambda **_: [entry])
+
+    return install
+
+
+def test_a_draft_is_the_same_study_of_another_problem_in_its_share_of_the_time() -> (
+    None
+):
+    """Arms, samples, lengths and seed stay; base logits have eight steps."""
+    layer = msgspec.structs.replace(
+        fakes.study(seed=7), time_budget_s=100.0, draft=DRAFT
+    )
+    assert draft_study(layer, DRAFT).study == msgspec.structs.replace(
+        layer, spec=DRAFT, draft=None, steps=8, time_budget_s=30.0
+    )
+
+
+def test_the_draft_is_a_run_of_its_own_beside_the_layer(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """Its own anchors, numerics and builds, and how often each arm reads w2."""
+    install()
+    run = profile(study, options)
+    assert run.header.status == "complete"
+    draft = run.draft
+    assert draft is not None
+    assert draft.header.status == "complete"
+    assert draft.header.study.spec == DRAFT
+    assert draft.header.w2_reads == {"reference": 3, "fused": 3}
+    assert draft.header.weights == "random, seed 0"
+    names = ["reference", "fused", "reference (A/A)"]
+    assert [(c.arm, c.error, c.bound) for c in draft.header.numerics] == [
+        (name, 0.0, 1e-3) for name in names
+    ]
+    assert set(draft.samples["arm"]) == set(names)
+    assert draft.samples["required_bytes"].unique().to_list() == [
+        2 * DRAFT.required_bytes
+    ]
+    assert [(b.arm, b.region, b.required) for b in draft.header.bytes] == [
+        (name, "draft", DRAFT.required_bytes) for name in ("reference", "fused")
+    ]
+
+
+def decline(context: DraftContext) -> ReferenceDraft:
+    """Build a draft that has no step for anything."""
+
+    class Declines(ReferenceDraft):
+        def plan(self, spec: DraftSpec) -> None:
+            del spec
+
+    return Declines(context.problem, ReferenceDraftStep(context.problem))
+
+
+@pytest.mark.parametrize("build_draft", [None, decline])
+def test_an_arm_without_a_draft_is_left_out_by_name(
+    study: Study, options: RunnerOptions, install: Install, build_draft: object
+) -> None:
+    """The fallback's draft under its name would be another arm's times."""
+    install(build_draft=build_draft)
+    draft = profile(study, options).draft
+    assert draft is not None
+    assert [arm.name for arm in draft.header.study.arms] == ["reference"]
+    assert "fused has no draft for this step" in draft.header.warnings
+    assert "fused" not in set(draft.samples["arm"])
+
+
+def test_where_no_arm_has_a_draft_there_is_no_run_of_one(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """The layer is measured all the same."""
+    install(build_draft=None)
+    run = profile(msgspec.structs.replace(study, arms=(FUSED,)), options)
+    assert run.header.status == "complete"
+    assert run.draft is None
+    assert not (options.output / "draft").exists()
+
+
+def wrong(context: DraftContext) -> ReferenceDraft:
+    """Build a draft whose last token is one too many."""
+
+    class Wrong(ReferenceDraftStep):
+        def run(self, pass_index: int) -> None:
+            super().run(pass_index)
+            chosen = context.problem.passes[pass_index].chosen
+            chosen[-1] = (chosen[-1] + 1) % context.problem.spec.vocab_slice
+
+    return ReferenceDraft(context.problem, Wrong(context.problem))
+
+
+def test_a_draft_with_a_wrong_token_is_refused_and_the_layer_kept(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """Before it is timed; the layer's run was whole before."""
+    install(build_draft=wrong)
+    with pytest.raises(BackendError, match=r"fused is wrong: .*it was not timed"):
+        profile(study, options)
+    run = load(options.output)
+    assert run.header.status == "complete"
+    assert run.draft is None
+    assert not (options.output / "draft").exists()
