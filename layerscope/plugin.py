@@ -279,12 +279,17 @@ class BackendSpec:
         """Every reason why this backend cannot run `spec` on `device`; no GPU work.
 
         Each reads on from the backend's name.
+
+        Raises:
+            TypeError: `check` gives text instead of a sequence of reasons.
         """
         reasons = []
         if spec.model.family not in self.covers:
             known = ", ".join(sorted(self.covers))
             reasons.append(f"covers {known}, not {spec.model.family}")
         reasons += self.requires.refusals(spec, device)
-        if self.check is not None:
-            reasons += self.check(spec, device)
-        return reasons
+        more = () if self.check is None else self.check(spec, device)
+        if isinstance(more, str):  # a sequence too, whose letters would be the reasons
+            msg = f"check of {self.name} gives text, not a sequence of reasons"
+            raise TypeError(msg)
+        return [*reasons, *more]

@@ -7,7 +7,11 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+import torch
+
+from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError
+from layerscope.layers.draft import DraftProblem
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import (
@@ -16,11 +20,15 @@ from layerscope.plugin import (
     BackendSpec,
     BuildContext,
     Built,
+    DraftContext,
+    DraftStep,
     Step,
     StepShape,
+    Waits,
+    WholeStep,
 )
 from layerscope.regions import Region
-from layerscope.run import Build, Decision
+from layerscope.run_header import Build, Decision
 from layerscope.study import Arm
 
 FALLBACK: Final = "reference"
@@ -31,42 +39,57 @@ _OWN: Final = EntryPoint(
 """Known even where layerscope runs from a checkout that was never installed."""
 
 
-_BROKEN: Final = (
-    *(ImportError, AttributeError),  # it, or what it needs, is not there
-    *(TypeError, ValueError),  # written against another version of the contract
-    *(OSError, RuntimeError, SyntaxError),  # a shared library, a driver, a Python
-)
-"""What importing a broken backend raises; anything else is a bug that shows itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """An arm ready to run: who runs each region, and what deciding that cost."""
+    """An arm ready to run a layer: who runs each region, and what deciding cost."""
 
     arm: Arm
     backend: BackendSpec
     steps: Mapping[Region, Step]
+    """By region; empty where `whole` runs them all."""
+
+    whole: WholeStep | None
     decisions: tuple[Decision, ...]
+    build: Build
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchedDraft:
+    """An arm ready to run a draft."""
+
+    arm: Arm
+    backend: BackendSpec
+    step: DraftStep
     build: Build
 
 
 def discover() -> dict[str, EntryPoint]:
     """Entry points of all installed backends by name; imports none of them.
 
+    One object offered twice, as by a checkout and its installation, is one backend.
+
     Raises:
-        BackendError: two distributions offer a backend of the same name.
+        BackendError: two backends have one name; says who offers them.
     """
     found = {FALLBACK: _OWN}
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        other = found.get(entry.name)
-        if other is not None and other.value != entry.value:
-            msg = (
-                f"two backends are called {entry.name}: {other.value} and "
-                f"{entry.value}; uninstall one of them"
-            )
-            raise BackendError(msg)
-        found[entry.name] = entry
+    clashes = []
+    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP)):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            both = f"{origin(other)} and {origin(entry)}"
+            clashes.append(f"two backends are called {entry.name}: {both}")
+        elif other.dist is None:
+            found[entry.name] = entry
+    if clashes:
+        msg = f"{'; '.join(clashes)}; uninstall one of them"
+        raise BackendError(msg)
     return dict(sorted(found.items()))
+
+
+def origin(entry: EntryPoint) -> str:
+    """Where a backend comes from, such as ``fused.plugin:BACKEND of fused 1.0``."""
+    offered = f" of {entry.dist.name} {entry.dist.version}" if entry.dist else ""
+    return f"{entry.value}{offered}"
 
 
 def load(name: str) -> BackendSpec:
@@ -74,7 +97,8 @@ def load(name: str) -> BackendSpec:
 
     Raises:
         InputError: there is none of that name; lists those there are.
-        BackendError: it cannot be imported, or speaks another contract version.
+        BackendError: it cannot be imported, is no `BackendSpec` of that name, or
+            speaks another contract version.
     """
     found = discover()
     if name not in found:
@@ -84,13 +108,22 @@ def load(name: str) -> BackendSpec:
         raise InputError(msg)
     entry = found[name]
     try:
-        backend = entry.load()
-    except _BROKEN as error:
-        cause = f"{type(error).__name__}: {error}"
-        msg = f"backend {name} ({entry.value}) cannot be imported: {cause}"
+        backend: object = entry.load()
+    except (Exception, SystemExit) as error:
+        # The one place, with `reasons`, that takes any exception for an answer: this
+        # is foreign code, and what is wrong with it must not end what is not.
+        msg = (
+            f"backend {name} ({origin(entry)}) cannot be imported: {_cause(error)}; "
+            f"see where: python -c 'import {entry.module}'"
+        )
         raise BackendError(msg) from error
+    return _checked(entry, backend)
+
+
+def _checked(entry: EntryPoint, backend: object) -> BackendSpec:
+    name = entry.name
     if not isinstance(backend, BackendSpec):
-        msg = f"backend {name} ({entry.value}) is not a BackendSpec"
+        msg = f"backend {name} ({origin(entry)}) is not a BackendSpec"
         raise BackendError(msg)
     if backend.api_version != API_VERSION:
         msg = (
@@ -98,7 +131,42 @@ def load(name: str) -> BackendSpec:
             f"layerscope version {API_VERSION}; install a matching release"
         )
         raise BackendError(msg)
+    if backend.name != name:
+        msg = (
+            f"backend {name} ({origin(entry)}) calls itself {backend.name}; its entry "
+            "point must have the same name"
+        )
+        raise BackendError(msg)
     return backend
+
+
+def _cause(error: BaseException) -> str:
+    """The type and the first line of an exception that is not layerscope's."""
+    first, *_ = [*str(error).splitlines(), ""]
+    return f"{type(error).__name__}: {first}"
+
+
+def reasons(
+    backend: BackendSpec, arm: Arm, spec: LayerSpec, device: DeviceFacts
+) -> list[str]:
+    """Every reason why `arm` cannot run `spec` on `device`; no GPU work.
+
+    Each reads on from the arm's name. A check of the backend's that fails is one too.
+    """
+    found = check_switches(arm, backend)
+    try:
+        found += backend.refusals(spec, device)
+    except Exception as error:  # noqa: BLE001 (as in `load`)
+        found.append(f"cannot be checked ({_cause(error)}); tell its author")
+    covers = backend.covers.get(spec.model.family)
+    if covers is not None and not set(covers).intersection(spec.regions):
+        found.append(f"covers no region of {spec.model.family}")
+    if backend.waits:
+        found.append(
+            f"has kernels that wait for others ({', '.join(backend.waits)}): they must "
+            "run in a child process first, which is not supported yet"
+        )
+    return found
 
 
 def check_switches(arm: Arm, backend: BackendSpec) -> list[str]:
@@ -115,48 +183,116 @@ def check_switches(arm: Arm, backend: BackendSpec) -> list[str]:
     return reasons
 
 
-def dispatch(arm: Arm, problem: Problem) -> Dispatched:
+def switch_values(arm: Arm, backend: BackendSpec) -> dict[str, str]:
+    """A value for every switch of `backend`: the arm's, or its default."""
+    return {switch.name: switch.values[0] for switch in backend.switches} | arm.switches
+
+
+def dispatch(
+    arm: Arm, problem: Problem, backend: BackendSpec | None = None
+) -> Dispatched:
     """Build the arm's backend, and the fallback where it leaves regions out.
+
+    Args:
+        arm: which backend, and its switches.
+        problem: what to build it for.
+        backend: the arm's, where it is not to be found by name.
 
     Raises:
         BackendError: a build failed, or nothing runs some region.
     """
-    backend = load(arm.backend)
+    backend = backend or load(arm.backend)
     start_s = time.perf_counter()
-    built = backend.build(BuildContext(problem=problem, switches=arm.switches))
-    step = built.plan(_shape(problem.spec))
-    covers = backend.covers.get(problem.spec.model.family, ())
-    covered = () if step is None else covers
-    missing = [region for region in problem.spec.regions if region not in covered]
-    steps = {} if step is None else dict.fromkeys(covered, step)
+    built, step = _build(backend, problem, switch_values(arm, backend))
     device_bytes = built.device_bytes
-    if missing:
-        fallback, fallback_step = _fallback(problem)
-        steps |= dict.fromkeys(missing, fallback_step)
-        device_bytes += fallback.device_bytes
-    why = "declined this step" if step is None else "does not cover it"
-    decisions = [
-        Decision(
-            arm=arm.name,
-            region=region,
-            backend=FALLBACK if region in missing else arm.backend,
-            reason=f"{arm.backend} {why}" if region in missing else "",
-        )
-        for region in problem.spec.regions
-    ]
-    seconds = round(time.perf_counter() - start_s, 3)
-    build = Build(arm=arm.name, seconds=seconds, device_bytes=device_bytes)
-    return Dispatched(arm, backend, steps, tuple(decisions), build)
+    regions = problem.spec.regions
+    if isinstance(step, WholeStep):
+        steps: dict[Region, Step] = {}
+        reasons = dict.fromkeys(regions, f"counted as other: {step.why_whole}")
+        runs = dict.fromkeys(regions, arm.backend)
+    else:
+        steps, extra_bytes = _by_region(backend, step, problem)
+        device_bytes += extra_bytes
+        why = "declined this step" if step is None else "does not cover it"
+        missing = [region for region in regions if steps[region] is not step]
+        reasons = dict.fromkeys(missing, f"{arm.backend} {why}")
+        runs = {name: FALLBACK if name in missing else arm.backend for name in regions}
+    return Dispatched(
+        arm=arm,
+        backend=backend,
+        steps=steps,
+        whole=step if isinstance(step, WholeStep) else None,
+        decisions=tuple(
+            Decision(arm=arm.name, region=r, backend=runs[r], reason=reasons.get(r, ""))
+            for r in regions
+        ),
+        build=_report(arm, start_s, device_bytes),
+    )
 
 
-def _shape(spec: LayerSpec) -> StepShape:
-    return StepShape(spec.requests, spec.tokens_per_request, spec.context)
+def dispatch_draft(
+    arm: Arm, problem: DraftProblem, backend: BackendSpec | None = None
+) -> DispatchedDraft | None:
+    """Build the arm's draft; None where its backend has none for this problem.
 
+    There is no fallback: the draft is one region, and run by another backend it would
+    be that backend's arm once more.
 
-def _fallback(problem: Problem) -> tuple[Built, Step]:
-    built = load(FALLBACK).build(BuildContext(problem=problem))
-    step = built.plan(_shape(problem.spec))
+    Args:
+        arm: which backend, and its switches.
+        problem: what to build it for.
+        backend: the arm's, where it is not to be found by name.
+
+    Raises:
+        BackendError: the build failed.
+    """
+    backend = backend or load(arm.backend)
+    if backend.build_draft is None:
+        return None
+    start_s = time.perf_counter()
+    context = DraftContext(
+        problem=problem,
+        waits=_waits(problem.device),
+        switches=switch_values(arm, backend),
+    )
+    built = backend.build_draft(context)
+    step = built.plan(problem.spec)
     if step is None:
+        return None
+    build = _report(arm, start_s, built.device_bytes)
+    return DispatchedDraft(arm, backend, step, build)
+
+
+def _build(
+    backend: BackendSpec, problem: Problem, switches: Mapping[str, str]
+) -> tuple[Built, Step | WholeStep | None]:
+    waits = _waits(problem.device)
+    built = backend.build(BuildContext(problem=problem, waits=waits, switches=switches))
+    spec = problem.spec
+    shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
+    return built, built.plan(shape)
+
+
+def _by_region(
+    backend: BackendSpec, step: Step | None, problem: Problem
+) -> tuple[dict[Region, Step], int]:
+    """Who runs each region, and the bytes that the fallback allocated, if any."""
+    covers = backend.covers.get(problem.spec.model.family, ())
+    steps = {} if step is None else dict.fromkeys(covers, step)
+    missing = [region for region in problem.spec.regions if region not in steps]
+    if not missing:
+        return steps, 0
+    built, fallback = _build(load(FALLBACK), problem, {})
+    if fallback is None or isinstance(fallback, WholeStep):
         msg = f"the fallback {FALLBACK} declined the step; this is a bug, please report"
         raise BackendError(msg)
-    return built, step
+    return steps | dict.fromkeys(missing, fallback), built.device_bytes
+
+
+def _waits(device: torch.device) -> Waits:
+    return Waits(abort=torch.zeros(1, dtype=torch.int32, device=device))
+
+
+def _report(arm: Arm, start_s: float, device_bytes: int) -> Build:
+    seconds = round(time.perf_counter() - start_s, 3)
+    return Build(arm=arm.name, seconds=seconds, device_bytes=device_bytes)

@@ -18,15 +18,8 @@ import polars as pl
 
 from layerscope.environment import DeviceFacts, Environment
 from layerscope.layers.spec import DType, Family, LayerSpec, ModelShape
-from layerscope.run import (
-    Build,
-    Decision,
-    NumericsCheck,
-    RegionBytes,
-    Run,
-    RunHeader,
-    RunWriter,
-)
+from layerscope.run import Run, RunWriter
+from layerscope.run_header import Build, Decision, NumericsCheck, RegionBytes, RunHeader
 from layerscope.schema import KERNELS, SAMPLES
 from layerscope.study import Arm, Study
 

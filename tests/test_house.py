@@ -20,7 +20,10 @@ MODULE_LINES = 300
 TEST_LINES = 700
 FUNCTION_LINES = 50
 HEAVY = ("torch", "polars", "numpy")
-TORCH_FREE = ("analyze", "ingest", "render", "report", "run", "study", "timeline")
+TORCH_FREE = (
+    *("analyze", "ingest", "render", "report", "run", "run_header", "study"),
+    "timeline",
+)
 FORBIDDEN_NAMES = {"base", "common", "helpers", "manager", "utils"}
 
 

@@ -1,5 +1,6 @@
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 from torch import Tensor
 
 from layerscope import registry
+from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import BACKEND, ReferenceBuilt, ReferenceStep
@@ -17,13 +19,14 @@ from layerscope.plugin import (
     ENTRY_POINT_GROUP,
     BackendSpec,
     BuildContext,
+    Requires,
     StepShape,
     Switch,
 )
 from layerscope.regions import Region
-from layerscope.run import Decision
+from layerscope.run_header import Decision
 from layerscope.study import Arm
-from tests import handmade
+from tests import handmade, plugins
 
 ALL = (Region.ATTENTION, Region.O_PROJ_ALL_REDUCE, Region.MOE)
 
@@ -143,6 +146,38 @@ def test_two_backends_of_one_name_are_an_error_naming_both(install: Install) -> 
     )
 
 
+def test_every_clash_of_names_is_told_with_its_distributions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and versions of those who offer them: that is what one can uninstall."""
+    for name, version in (("ours", "1.0"), ("theirs", "2.1")):
+        for backend in ("fused", "split"):
+            package = f"{name}-{backend}"
+            plugins.install(tmp_path, package, "", version=version, backend=backend)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BackendError) as raised:
+        registry.discover()
+    clashes, advice = str(raised.value).rsplit("; ", 1)
+    assert advice == "uninstall one of them"
+    assert sorted(clashes.split("; ")) == [
+        f"two backends are called {backend}: ours_{backend}:BACKEND of ours-{backend} "
+        f"1.0 and theirs_{backend}:BACKEND of theirs-{backend} 2.1"
+        for backend in ("fused", "split")
+    ]
+
+
+def test_a_distribution_seen_twice_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first on the path counts, as for imports."""
+    for folder, version in (("installed", "1.0"), ("checkout", "1.1")):
+        plugins.install(tmp_path / folder, "fused", "", version=version)
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    assert registry.origin(registry.discover()["fused"]) == (
+        "fused:BACKEND of fused 1.1"
+    )
+
+
 def test_no_one_replaces_the_reference(install: Install) -> None:
     """The name of the fallback is taken."""
     install(("reference", "theirs:BACKEND"))
@@ -174,9 +209,12 @@ def test_an_unknown_arm_is_answered_with_those_there_are(
         ("raise RuntimeError('no driver')", "RuntimeError: no driver"),
         ("raise OSError('libfused.so')", "OSError: libfused.so"),
         (
-            "from layerscope.plugin import BackendSpec as B; BACKEND = B(waits=())",
-            "TypeError: .*unexpected keyword argument 'waits'",
+            "from layerscope.plugin import BackendSpec as B; BACKEND = B(tides=())",
+            "TypeError: .*unexpected keyword argument 'tides'",
         ),
+        ("import os; os.environ['NO_SUCH_VARIABLE']", "KeyError: 'NO_SUCH_VARIABLE'"),
+        ("class Odd(Exception): pass\nraise Odd('one\\ntwo')", "Odd: one; "),
+        ("raise SystemExit('needs a GPU')", "SystemExit: needs a GPU"),
     ],
 )
 def test_a_backend_that_cannot_be_imported_is_one_line_with_the_cause(
@@ -192,8 +230,10 @@ def test_a_backend_that_cannot_be_imported_is_one_line_with_the_cause(
     monkeypatch.delitem(sys.modules, "broken_backend", raising=False)
     install(("fused", "broken_backend:BACKEND"))
     begin = r"backend fused \(broken_backend:BACKEND\) cannot be imported: "
-    with pytest.raises(BackendError, match=begin + cause):
+    with pytest.raises(BackendError, match=begin + cause) as raised:
         registry.load("fused")
+    assert str(raised.value).endswith("; see where: python -c 'import broken_backend'")
+    assert "\n" not in str(raised.value)
 
 
 def test_a_backend_of_another_contract_is_refused(install: Install) -> None:
@@ -204,6 +244,19 @@ def test_a_backend_of_another_contract_is_refused(install: Install) -> None:
     assert str(raised.value) == (
         "backend fused speaks contract version 2, this layerscope version 1; "
         "install a matching release"
+    )
+
+
+def test_a_backend_under_another_name_than_its_own_is_refused(
+    install: Install,
+) -> None:
+    """Reports would name what no one installed."""
+    install(("fused", "fused_paper:BACKEND"), fused_paper=paper())
+    with pytest.raises(BackendError) as raised:
+        registry.load("fused")
+    assert str(raised.value) == (
+        "backend fused (fused_paper:BACKEND) calls itself paper; its entry point must "
+        "have the same name"
     )
 
 
@@ -235,6 +288,52 @@ def test_every_wrong_switch_is_a_reason() -> None:
     ) == ["has no switch pdl; it has none"]
 
 
+class NoChecks:
+    """Stands for a check that fails."""
+
+    def __call__(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
+        """Fail."""
+        raise LookupError((spec.layer, device.name))
+
+
+CPU = DeviceFacts(type="cpu", name="Paper CPU")
+
+
+def test_all_reasons_against_an_arm_come_at_once(problem: Problem) -> None:
+    """Switches, requirements, its own check, and what is not supported."""
+    backend = replace(
+        paper(),
+        requires=Requires(device_types=("cuda",)),
+        check=lambda *_: ["needs a C++ compiler: apt install g++"],
+        waits=("combine", "gate"),
+    )
+    arm = Arm(backend="paper", switches={"split": "3"})
+    assert registry.reasons(backend, arm, problem.spec, CPU) == [
+        "needs split to be one of 1, 2, not 3",
+        "needs device cuda, not cpu",
+        "needs a C++ compiler: apt install g++",
+        (
+            "has kernels that wait for others (combine, gate): they must run in a "
+            "child process first, which is not supported yet"
+        ),
+    ]
+
+
+def test_an_arm_that_fits_has_no_reasons_against_it(problem: Problem) -> None:
+    """The reference fits everything on one rank."""
+    arm = Arm(backend="reference")
+    assert registry.reasons(BACKEND, arm, problem.spec, CPU) == []
+
+
+def test_a_check_that_fails_is_a_reason(problem: Problem) -> None:
+    """What is wrong with one backend does not end the listing of the others."""
+    backend = replace(paper({Family.QWEN3_MOE: ()}), check=NoChecks())
+    assert registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU) == [
+        "cannot be checked (LookupError: (0, 'Paper CPU')); tell its author",
+        "covers no region of qwen3_moe",
+    ]
+
+
 def dispatched(
     install: Install, problem: Problem, backend: BackendSpec
 ) -> registry.Dispatched:
@@ -250,7 +349,9 @@ def test_a_backend_that_covers_a_layer_runs_all_of_it(
     built: list[PaperBuilt] = []
     found = dispatched(install, problem, paper(built=built))
     (made,) = built
-    assert made.context == BuildContext(problem=problem, switches={"split": "2"})
+    assert made.context.problem is problem
+    assert made.context.switches == {"pdl": "on", "split": "2"}
+    assert made.context.waits.abort.tolist() == [0]
     assert found.steps == dict.fromkeys(ALL, made.step)
     assert found.decisions == tuple(
         Decision(arm="paper:split=2", region=region, backend="paper") for region in ALL

@@ -16,7 +16,7 @@ def command(
         bool, typer.Option("--json", help="Print JSON instead of text.")
     ] = False,
 ) -> None:
-    """Say what can and cannot be measured here, why, and how to mend it."""
+    """Say what can be measured here, what not, and the fix."""
     from layerscope.doctor import examine
     from layerscope.render.diagnosis import print_diagnosis, to_json
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from layerscope import __version__
-from layerscope.cli import profile, show
+from layerscope.cli import backends, doctor, profile, show
 from layerscope.cli.streams import forgive_encoding
 from layerscope.errors import EXIT_INTERRUPTED, EXIT_OK, LayerscopeError
 
@@ -19,6 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("backends")(backends.command)
+app.command("doctor")(doctor.command)
 app.command("profile")(profile.command)
 app.command("show")(show.command)
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
 
@@ -20,9 +20,14 @@ class Command(Protocol):
         """Run the command."""
 
 
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of tables.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOptions:
-    """``layerscope profile`` as typed; None where the device decides the default."""
+class LayerOptions:
+    """Which layer, on which device; None where the device decides the default."""
 
     model: Annotated[
         str | None,
@@ -33,14 +38,6 @@ class ProfileOptions:
         ),
     ] = None
     layer: Annotated[int, typer.Option(help="Which decoder layer, from 0.")] = 0
-    arms: Annotated[
-        str | None,
-        typer.Option(
-            help="Backends to compare; all others are compared with the first.",
-            metavar="A,B:SWITCH=VALUE",
-            show_default="reference and every other backend that fits",
-        ),
-    ] = None
     requests: Annotated[int, typer.Option(help="Concurrent requests.")] = 1
     draft_tokens: Annotated[
         int, typer.Option(help="Draft tokens that every request verifies in the step.")
@@ -72,9 +69,41 @@ class ProfileOptions:
         ),
     ] = None
     weights: Annotated[
-        DType | None, typer.Option(help="Type of weights.", show_default="as --dtype")
+        DType | None,
+        typer.Option(
+            help="Type of weights.",
+            show_default="as a model's folder says, else as --dtype",
+        ),
     ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions(LayerOptions):
+    """``layerscope profile`` as typed."""
+
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            help="A Python file that defines callables as arms, instead of a layer.",
+            metavar="FILE",
+        ),
+    ] = None
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            help="Backends to compare, or arms of --script; all others are compared "
+            "with the first.",
+            metavar="A,B:SWITCH=VALUE",
+            show_default="reference and every other backend that fits; all of --script",
+        ),
+    ] = None
+    no_draft: Annotated[
+        bool,
+        typer.Option(
+            "--no-draft", help="Leave out the draft that fills the step's rows."
+        ),
+    ] = False
     samples: Annotated[int, typer.Option(help="Passes an arm, at least.")] = 800
     passes: Annotated[
         int | None,
@@ -107,9 +136,7 @@ class ProfileOptions:
             show_default="layerscope-runs/TIME-MODEL",
         ),
     ] = None
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of tables.")
-    ] = False
+    json: Json = False
 
 
 def takes(

@@ -1,4 +1,4 @@
-"""What every command prints of a run: the report, as tables or as JSON."""
+"""What every command prints: a report, as tables or as JSON."""
 
 import errno
 
@@ -7,19 +7,32 @@ import typer
 from layerscope.cli.streams import abandon_stdout
 from layerscope.errors import RecordError
 from layerscope.render import console, json
-from layerscope.report import build_report
+from layerscope.report import Report, build_report
 from layerscope.run import Run
 
 
 def print_run(run: Run, *, as_json: bool) -> None:
     """Write the report of `run` to standard output.
 
+    Raises:
+        RecordError: standard output cannot be written.
+    """
+    print_report(build_report(run), run, as_json=as_json)
+
+
+def print_report(report: Report, run: Run | None = None, *, as_json: bool) -> None:
+    """Write `report` to standard output.
+
     Whoever closes the pipe early has read enough, which is no error.
+
+    Args:
+        report: what is printed.
+        run: what it is about, whose header JSON has too.
+        as_json: JSON instead of tables.
 
     Raises:
         RecordError: standard output cannot be written.
     """
-    report = build_report(run)
     try:
         if as_json:
             typer.echo(json.render(report, run), nl=False)

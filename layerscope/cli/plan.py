@@ -1,9 +1,7 @@
-"""From the options of ``layerscope profile`` to a `Study` and where it runs."""
+"""From the options of a command to the layer, the `Study` and where it runs."""
 
 import os
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 
@@ -11,13 +9,21 @@ import torch
 
 from layerscope import registry
 from layerscope.cli.arms import parse_arms
-from layerscope.cli.options import ProfileOptions
+from layerscope.cli.options import LayerOptions, ProfileOptions
 from layerscope.errors import BackendError, InputError
 from layerscope.graphs.device import facts
-from layerscope.layers.model_config import model_from_folder
+from layerscope.layers.draft_spec import draft_of
+from layerscope.layers.model_config import model_from_folder, weights_in_folder
 from layerscope.layers.presets import PRESETS, preset
 from layerscope.layers.spec import DType, LayerSpec, ModelShape
-from layerscope.study import ANCHOR_LENGTHS, EAGER_LENGTHS, Arm, Study
+from layerscope.run import new_run_folder
+from layerscope.study import (
+    ANCHOR_LENGTHS,
+    EAGER_LENGTHS,
+    Arm,
+    Study,
+    lengths_up_to,
+)
 
 _MIN_PASSES = 3  # the first and the last of a replay are left out of the shares
 
@@ -45,6 +51,9 @@ class Plan:
     """A study, the device it runs on, and where its run goes."""
 
     study: Study
+    spec: LayerSpec
+    """The study's own."""
+
     device: str
     """Type of the torch device: ``cpu`` or ``cuda``."""
 
@@ -64,10 +73,8 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         InputError: an option is out of range, names nothing, or contradicts another.
     """
     _check(options)
-    defaults = ON_CPU if device.type == "cpu" else ON_GPU
-    model, folder = _model(options.model or defaults.model)
-    spec = _spec(options, model, defaults)
-    spec.check()
+    defaults = _defaults(device)
+    spec, folder = layer(options, device)
     if options.arms is None:
         arms, left_out = _fitting_arms(spec, device)
     else:
@@ -75,19 +82,41 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
     study = Study(
         spec=spec,
         arms=arms,
+        draft=None if options.no_draft else draft_of(spec),
         seed=options.seed,
         samples=options.samples,
-        lengths=_lengths(options.passes, defaults.lengths),
+        lengths=lengths_up_to(options.passes, defaults.lengths),
         captures=options.captures,
         time_budget_s=options.time_budget,
     )
     return Plan(
         study=study,
+        spec=spec,
         device=device.type,
         model_folder=folder,
-        output=options.output or _new_run(model.name),
+        output=options.output or new_run_folder(spec.model.name),
         left_out=left_out,
     )
+
+
+def layer(options: LayerOptions, device: torch.device) -> tuple[LayerSpec, Path | None]:
+    """The layer that `options` describe, and the folder of its checkpoint, if any.
+
+    Raises:
+        InputError: an option is out of range, names nothing, or contradicts another.
+    """
+    reasons = _rank_reasons(options)
+    if reasons:
+        raise InputError("; ".join(reasons))
+    defaults = _defaults(device)
+    model, folder = _model(options.model or defaults.model)
+    spec = _spec(options, defaults, model, folder)
+    spec.check()
+    return spec, folder
+
+
+def _defaults(device: torch.device) -> Defaults:
+    return ON_CPU if device.type == "cpu" else ON_GPU
 
 
 def _check(options: ProfileOptions) -> None:
@@ -106,13 +135,16 @@ def _check(options: ProfileOptions) -> None:
             f"--time-budget is {options.time_budget:g}, and must be a number of "
             "seconds above 0"
         )
-    if options.tp > 1 and not options.shard_shaped:
-        reasons.append(
-            f"--tp {options.tp} needs {options.tp} GPUs, which cannot be measured yet; "
-            "add --shard-shaped to measure one rank's slice on one GPU"
-        )
+    reasons += _rank_reasons(options)
     if reasons:
         raise InputError("; ".join(reasons))
+
+
+def _rank_reasons(options: LayerOptions) -> list[str]:
+    if options.tp <= 1 or options.shard_shaped:
+        return []
+    why = f"--tp {options.tp} needs {options.tp} GPUs, which cannot be measured yet"
+    return [f"{why}; add --shard-shaped to measure one rank's slice on one GPU"]
 
 
 def _model(text: str) -> tuple[ModelShape, Path | None]:
@@ -123,13 +155,16 @@ def _model(text: str) -> tuple[ModelShape, Path | None]:
     return preset(text), None
 
 
-def _spec(options: ProfileOptions, model: ModelShape, defaults: Defaults) -> LayerSpec:
+def _spec(
+    options: LayerOptions, defaults: Defaults, model: ModelShape, folder: Path | None
+) -> LayerSpec:
     dtype = options.dtype or defaults.dtype
+    published = None if folder is None else weights_in_folder(folder)
     return LayerSpec(
         model=model,
         layer=options.layer,
         dtype=dtype,
-        weight_dtype=options.weights or dtype,
+        weight_dtype=options.weights or published or dtype,
         requests=options.requests,
         draft_tokens=options.draft_tokens,
         context=defaults.context if options.context is None else options.context,
@@ -148,27 +183,13 @@ def _fitting_arms(
     for name in registry.discover():
         if name == registry.FALLBACK:
             continue
+        arm = Arm(backend=name)
         try:
-            reasons = registry.load(name).refusals(spec, facts(device))
+            reasons = registry.reasons(registry.load(name), arm, spec, facts(device))
         except BackendError as error:
             reasons = [str(error)]
         if reasons:
             left_out.append(f"{name}: {'; '.join(reasons)}")
         else:
-            arms.append(Arm(backend=name))
+            arms.append(arm)
     return tuple(arms), tuple(left_out)
-
-
-def _lengths(passes: int | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths of replays up to `passes`, in as many equal steps as by default."""
-    if passes is None:
-        return default
-    steps = len(default)
-    return tuple(passes * step // steps for step in range(1, steps + 1))
-
-
-def _new_run(model: str) -> Path:
-    """A folder named by the present local time and the model."""
-    time = datetime.now(UTC).astimezone().strftime("%Y%m%d-%H%M%S")
-    name = re.sub(r"[^\w.-]+", "-", model)
-    return Path("layerscope-runs") / f"{time}-{name}"

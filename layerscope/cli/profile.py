@@ -1,30 +1,37 @@
 """``layerscope profile``: measure one layer on this machine and report it."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope.cli.interrupts import interruptible
+from layerscope.cli.needs import need_torch
 from layerscope.cli.options import ProfileOptions, takes
 from layerscope.cli.streams import tell
-from layerscope.errors import MeasurementError
 
 if TYPE_CHECKING:  # both need what a plain install lacks
     from layerscope.cli.plan import Plan
     from layerscope.run import Run
-    from layerscope.study import Study
 
 
 @takes(ProfileOptions)
 def command(options: ProfileOptions, arguments: list[str]) -> None:
-    """Measure one decoder layer and print where its time goes."""
+    """Measure a decoder layer, or your own code, by region."""
     output: Path | None = None
+    command_line = ["layerscope", *arguments]
     with interruptible():
         try:
-            planned = _plan(options)
-            output = planned.output
-            run = _run(planned, options.recorder, ["layerscope", *arguments])
+            need_torch("profile")
+            if options.script is not None:
+                from layerscope.cli.script import profile_script
+                from layerscope.run import new_run_folder
+
+                output = options.output or new_run_folder(options.script.stem)
+                run = profile_script(options, output, command_line)
+            else:
+                planned = _plan(options)
+                output = planned.output
+                run = _run(planned, options.recorder, command_line)
         except KeyboardInterrupt:
             tell(f"interrupted; {_kept(output)}")
             raise
@@ -37,13 +44,6 @@ def command(options: ProfileOptions, arguments: list[str]) -> None:
 
 def _plan(options: ProfileOptions) -> "Plan":
     """What to measure, with a line for every backend that does not fit."""
-    try:
-        for name in ("torch", "safetensors"):  # what a plain install lacks
-            import_module(name)
-    except ModuleNotFoundError as error:
-        msg = f"profile needs {error.name}; pip install 'layerscope[profile]'"
-        raise MeasurementError(msg) from error
-
     from layerscope.cli.plan import plan
     from layerscope.graphs.device import resolve
 
@@ -57,7 +57,7 @@ def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
     from layerscope.render.progress import progress_on
     from layerscope.runner import RunnerOptions, profile
 
-    with progress_on(sys.stderr, _size(planned.study)) as progress:
+    with progress_on(sys.stderr, _size(planned)) as progress:
         return profile(
             planned.study,
             RunnerOptions(
@@ -71,12 +71,13 @@ def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
         )
 
 
-def _size(study: "Study") -> str:
+def _size(planned: "Plan") -> str:
     """What is made before anything is measured, for whoever waits for it."""
     from layerscope.layers.families import estimate_bytes, required_bytes
     from layerscope.units import format_bytes
 
-    spec, model = study.spec, study.spec.model
+    study, spec = planned.study, planned.spec
+    model = spec.model
     experts = min(model.experts, spec.rows * model.experts_per_token) or None
     made = format_bytes(estimate_bytes(spec, study.passes, study.steps))
     needed = format_bytes(sum(required_bytes(spec, experts).values()))

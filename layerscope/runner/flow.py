@@ -12,7 +12,7 @@ from layerscope.layers.families import estimate_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.progress import Progress
-from layerscope.registry import check_switches, dispatch
+from layerscope.registry import check_switches, dispatch, reasons
 from layerscope.registry import load as load_backend
 from layerscope.run import Run, RunWriter, load
 from layerscope.run_header import RunHeader
@@ -78,13 +78,13 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
     if wrong:
         raise InputError("; ".join(wrong))
     facts = devices.facts(device)
-    reasons = devices.refusals(device) + [
-        f"{name} {reason}"
-        for name, backend in backends.items()
-        for reason in backend.refusals(spec, facts)
+    found = devices.refusals(device) + [
+        f"{arm.name} {reason}"
+        for arm in study.arms
+        for reason in reasons(backends[arm.name], arm, spec, facts)
     ]
-    if reasons:
-        raise MeasurementError("; ".join(reasons))
+    if found:
+        raise MeasurementError("; ".join(found))
 
 
 def _profile_layer(study: Study, spec: LayerSpec, setting: Setting) -> None:

@@ -17,8 +17,10 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """--help names every command with a line of text."""
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert "profile  Measure one decoder layer and print where its time goes." in out
-    assert "show     Print where the time of a recorded layer goes." in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "profile Measure a decoder layer, or your own code, by region." in lines
+    assert "show Print where the time of a recorded layer goes." in lines
+    assert "doctor Say what can be measured here, what not, and the fix." in lines
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from layerscope import registry
 from layerscope.cli.options import ProfileOptions
 from layerscope.cli.plan import plan
 from layerscope.errors import BackendError, InputError
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec, Routing
 from layerscope.plugin import BackendSpec
@@ -36,6 +37,12 @@ def test_defaults_on_a_cpu() -> None:
             context=512,
         ),
         arms=(Arm(backend="reference"),),
+        draft=DraftSpec(
+            model="tiny-moe",
+            vocab_size=4_096,
+            dtype=DType.FLOAT32,
+            weight_dtype=DType.FLOAT32,
+        ),
         lengths=(8,),
     )
     assert planned.device == "cpu"
@@ -51,17 +58,42 @@ def test_defaults_on_a_gpu() -> None:
     assert planned.study == Study(
         spec=LayerSpec(model=preset("qwen3-30b-a3b"), context=8192),
         arms=(Arm(backend="reference"),),
+        draft=DraftSpec(model="qwen3-30b-a3b", vocab_size=151_936),
         lengths=(8, 16, 24),
     )
     assert planned.device == "cuda"
 
 
-def test_every_option_reaches_the_study() -> None:
+EVERYTHING = ProfileOptions(
+    model="qwen3-30b-a3b",
+    layer=3,
+    arms="reference,fused:pdl=stock",
+    requests=2,
+    draft_tokens=3,
+    context=100,
+    page_size=32,
+    tp=2,
+    shard_shaped=True,
+    routing=Routing.CORRELATED,
+    dtype=DType.BFLOAT16,
+    weights=DType.FLOAT8_E4M3,
+    samples=400,
+    passes=12,
+    captures=2,
+    seed=7,
+    time_budget=5.0,
+    output=Path("here"),
+)
+
+
+def test_every_option_of_the_layer_reaches_it_and_its_draft() -> None:
     """What the user says replaces each default."""
-    options = ProfileOptions(
-        model="qwen3-30b-a3b",
+    planned = plan(EVERYTHING, GPU)
+    assert planned.study.spec == LayerSpec(
+        model=preset("qwen3-30b-a3b"),
         layer=3,
-        arms="reference,fused:pdl=stock",
+        dtype=DType.BFLOAT16,
+        weight_dtype=DType.FLOAT8_E4M3,
         requests=2,
         draft_tokens=3,
         context=100,
@@ -69,31 +101,25 @@ def test_every_option_reaches_the_study() -> None:
         tp=2,
         shard_shaped=True,
         routing=Routing.CORRELATED,
-        dtype=DType.BFLOAT16,
-        weights=DType.FLOAT8_E4M3,
-        samples=400,
-        passes=12,
-        captures=2,
-        seed=7,
-        time_budget=5.0,
-        output=Path("here"),
     )
-    planned = plan(options, GPU)
+    assert planned.study.draft == DraftSpec(
+        model="qwen3-30b-a3b",
+        vocab_size=151_936,
+        weight_dtype=DType.FLOAT8_E4M3,
+        requests=2,
+        tokens=3,
+        tp=2,
+        shard_shaped=True,
+    )
+
+
+def test_every_option_of_the_study_reaches_it() -> None:
+    """Arms with their switches, counts, seed and time."""
+    planned = plan(EVERYTHING, GPU)
     assert planned.output == Path("here")
     assert planned.study == Study(
-        spec=LayerSpec(
-            model=preset("qwen3-30b-a3b"),
-            layer=3,
-            dtype=DType.BFLOAT16,
-            weight_dtype=DType.FLOAT8_E4M3,
-            requests=2,
-            draft_tokens=3,
-            context=100,
-            page_size=32,
-            tp=2,
-            shard_shaped=True,
-            routing=Routing.CORRELATED,
-        ),
+        spec=planned.study.spec,
+        draft=planned.study.draft,
         arms=(
             Arm(backend="reference"),
             Arm(backend="fused", switches={"pdl": "stock"}),
@@ -106,9 +132,23 @@ def test_every_option_reaches_the_study() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ProfileOptions(arms="reference", no_draft=True),
+        ProfileOptions(arms="reference", draft_tokens=0),
+    ],
+)
+def test_there_is_no_draft_where_none_is_wanted_or_to_be_made(
+    options: ProfileOptions,
+) -> None:
+    """It is left out by a flag, and of a step without draft tokens."""
+    assert plan(options, CPU).study.draft is None
+
+
 def test_a_dtype_is_that_of_the_weights_too() -> None:
     """Weights follow the activations unless they are told not to."""
-    spec = plan(ProfileOptions(arms="a", dtype=DType.BFLOAT16), CPU).study.spec
+    spec = plan(ProfileOptions(arms="a", dtype=DType.BFLOAT16), CPU).spec
     assert spec.weight_dtype is DType.BFLOAT16
 
 

@@ -9,7 +9,7 @@ from layerscope.cli.main import main
 from layerscope.run import load
 
 SMALL = [
-    "profile",
+    *("profile", "--arms", "reference"),
     *("--model", "tiny-moe", "--context", "256", "--samples", "48"),
     *("--passes", "6", "--captures", "2", "--time-budget", "1"),
 ]
@@ -31,6 +31,10 @@ def test_a_small_layer_is_profiled_whole(
     total = increments(run.kernels)["increment_ns"].sum()
     assert shares["share_ns"].sum() == total
     assert set(run.kernels.filter(pl.col("pass_index") < 0)["region"]) == {"other"}
+    assert run.draft is not None
+    kernels = run.draft.kernels.filter(pl.col("pass_index") >= 0)
+    assert set(kernels["region"]) == {"draft"}
+    assert set(kernels["role"]) == {f"token_{number}" for number in range(1, 6)}
 
 
 def test_no_free_memory_is_one_line_before_anything_is_allocated(

@@ -33,7 +33,7 @@ def sequence(recorded: Recorded) -> list[tuple[int, str, str]]:
     events = sorted(recorded.events, key=lambda event: event.start_ns)
     places = [recorded.places[event.node] for event in events]
     return [
-        (place.pass_index, place.region.value, event.name)
+        (place.pass_index, place.region, event.name)
         for place, event in zip(places, events, strict=True)
     ]
 

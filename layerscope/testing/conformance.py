@@ -1,0 +1,204 @@
+"""The conformance suite: all that the contract asks of a backend, in one call."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+
+from layerscope import registry
+from layerscope.graphs.device import facts, resolve
+from layerscope.layers.draft_spec import draft_of
+from layerscope.layers.problem import Problem, ProblemOptions, make_problem
+from layerscope.layers.spec import Family, LayerSpec
+from layerscope.plugin import BackendSpec
+from layerscope.study import Arm
+from layerscope.testing import declaration
+from layerscope.testing.arm import ArmUnderTest
+from layerscope.testing.draft import draft
+from layerscope.testing.layer import footprint, values
+from layerscope.testing.layers import label, real_specs, tiny_specs
+from layerscope.testing.planning import build_and_plan
+from layerscope.testing.watch import is_same
+
+_PASSES: Final = 3
+_STEPS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """What the suite found."""
+
+    backend: str
+    checked: list[str] = field(default_factory=list)
+    """Arms and the layers or drafts that they ran."""
+
+    left_out: list[str] = field(default_factory=list)
+    """Layers and drafts that the backend refused or declined, with reasons."""
+
+    failures: list[str] = field(default_factory=list)
+    """Each says where, and what is wrong."""
+
+    def __str__(self) -> str:
+        """All failures, or how much was checked, then what was left out."""
+        if self.failures:
+            said = [f"{self.backend} does not keep the contract:"]
+            said += [f"- {failure}" for failure in self.failures]
+        else:
+            said = [f"{self.backend} keeps the contract in {len(self.checked)} checks"]
+        if self.left_out:
+            said += ["left out:", *(f"- {reason}" for reason in self.left_out)]
+        return "\n".join(said)
+
+
+def check_backend(
+    backend: BackendSpec | str,
+    *,
+    device: str = "cpu",
+    specs: Sequence[LayerSpec] | None = None,
+) -> Conformance:
+    """Hold `backend` against the contract; for the tests of its author.
+
+    Checked are its declaration, its entry point, and on every layer: that `plan`
+    decides on the host alone and always alike; that each region writes what its
+    signature says and nothing else; outputs, new KV rows and experts over several
+    replays; that equal replays are equal bit for bit, also over the values of switches
+    that say so; and the tokens of its draft.
+
+    Args:
+        backend: its name, found as ``layerscope profile`` finds it, or the spec itself.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        specs: the layers; None for small ones of every family that it covers, and on a
+            GPU for a real model's of each family whose small ones it all refused.
+
+    Returns:
+        What was checked and what the backend refused.
+
+    Raises:
+        AssertionError: lists all that is wrong. Nothing that could be checked is wrong
+            too: a backend that refuses every layer has shown nothing.
+        BackendError: it cannot be loaded.
+        InputError: there is no such backend or device.
+    """
+    is_named = isinstance(backend, str)
+    spec = registry.load(backend) if isinstance(backend, str) else backend
+    target = resolve(device)
+    layers = tiny_specs(spec) if specs is None else list(specs)
+    found = Conformance(spec.name)
+    with torch.no_grad():
+        found.failures.extend(declaration.declared(spec))
+        found.failures.extend(declaration.refusals(spec, layers, facts(target)))
+        found.failures.extend(declaration.entry_point(spec, is_named=is_named))
+        if not found.failures:
+            with_real = specs is None and target.type != "cpu"
+            _Suite(spec, target, found).run(layers, with_real=with_real)
+    if found.failures:
+        raise AssertionError(str(found))
+    return found
+
+
+class _Suite:
+    """Runs one backend on layers and drafts, and adds to what was found."""
+
+    def __init__(
+        self, backend: BackendSpec, device: torch.device, found: Conformance
+    ) -> None:
+        self._backend = backend
+        self._device = device
+        self._found = found
+
+    def run(self, layers: Sequence[LayerSpec], *, with_real: bool) -> None:
+        """Check `layers`, and that of every family one ran.
+
+        Args:
+            layers: what the backend is asked to run.
+            with_real: let real sizes stand in where all layers of a family are refused.
+        """
+        missing = {spec.model.family for spec in layers} - self._check(layers)
+        if with_real:
+            missing -= self._check(real_specs(missing))
+        if missing or not layers:
+            names = ", ".join(sorted(missing)) or "any family"
+            self._found.failures.append(f"it ran no layer of {names}")
+
+    def _check(self, layers: Sequence[LayerSpec]) -> set[Family]:
+        """Check all that is not refused; the families that ran.
+
+        Switches are turned on the first layer of each family and types.
+        """
+        backend, here = self._backend, facts(self._device)
+        default, *turned = _arms(backend)
+        ran, kinds = set(), set()
+        for spec in layers:
+            reasons = registry.reasons(backend, default, spec, here)
+            if reasons:
+                self._leave_out(label(spec), "; ".join(reasons))
+                continue
+            kind = (spec.model.family, spec.dtype, spec.weight_dtype)
+            arms = (default,) if kind in kinds else (default, *turned)
+            try:
+                if self._check_layer(spec, arms):
+                    ran.add(spec.model.family)
+                    kinds.add(kind)
+                self._check_draft(spec, arms)
+            except Exception as error:
+                error.add_note(f"check_backend: {backend.name} on {label(spec)}")
+                raise
+        return ran
+
+    def _leave_out(self, what: str, why: str) -> None:
+        self._found.left_out.append(f"{what}: {why}")
+
+    def _fail(self, where: str, failures: Sequence[str]) -> None:
+        self._found.failures.extend(f"{where}: {failure}" for failure in failures)
+
+    def _check_layer(self, spec: LayerSpec, arms: Sequence[Arm]) -> bool:
+        """Whether the backend ran the layer."""
+        options = ProblemOptions(passes=_PASSES, steps=_STEPS, device=str(self._device))
+        problem = make_problem(spec, options)
+        failures = build_and_plan(self._backend, arms[0], problem)
+        if failures is None:
+            self._leave_out(label(spec), "its plan declined")
+            return False
+        self._fail(label(spec), failures)
+        if not failures:
+            self._check_arms(problem, arms)
+        return True
+
+    def _check_arms(self, problem: Problem, arms: Sequence[Arm]) -> None:
+        """Check the arms one by one, and those against the first that must equal it."""
+        bitwise = {switch.name for switch in self._backend.switches if switch.bitwise}
+        default: tuple[torch.Tensor, ...] = ()
+        for arm in arms:
+            where = f"{arm.name} on {label(problem.spec)}"
+            with ArmUnderTest(self._backend, arm, problem) as under_test:
+                failures = list(footprint(under_test))
+                failures = failures or list(values(under_test, self._backend.numerics))
+                outputs = under_test.replay(0)
+            default = default or outputs
+            is_alike = all(map(is_same, default, outputs))
+            if not failures and not is_alike and bitwise.issuperset(arm.switches):
+                failures = ["its results are not bit for bit those at the default"]
+            self._fail(where, failures)
+            self._found.checked.append(where)
+
+    def _check_draft(self, spec: LayerSpec, arms: Sequence[Arm]) -> None:
+        asked = draft_of(spec)
+        if asked is None or self._backend.build_draft is None:
+            return
+        for arm in arms:
+            where = f"draft of {arm.name} after {label(spec)}"
+            failures = draft(self._backend, arm, asked, self._device)
+            if failures is None:
+                self._leave_out(where, "its plan declined")
+            else:
+                self._fail(where, failures)
+                self._found.checked.append(where)
+
+
+def _arms(backend: BackendSpec) -> Iterator[Arm]:
+    """The backend at its default switches, then with one of them turned."""
+    yield Arm(backend=backend.name)
+    for switch in backend.switches:
+        for value in switch.values[1:]:
+            yield Arm(backend=backend.name, switches={switch.name: value})

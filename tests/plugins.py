@@ -1,0 +1,86 @@
+"""Distributions with backends, written into a folder that stands in for site-packages.
+
+Nothing is built or downloaded: a module and a ``.dist-info`` is all that an installed
+distribution is.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def install(
+    site: Path,
+    name: str,
+    source: str,
+    *,
+    version: str = "1.0",
+    backend: str | None = None,
+) -> None:
+    """Install the distribution `name` with one module and one backend.
+
+    Args:
+        site: the folder, to be on the path.
+        name: of the distribution; the module has it with underscores.
+        source: text of the module, which holds ``BACKEND``.
+        version: of the distribution.
+        backend: name of the entry point; the distribution's by default.
+    """
+    module = name.replace("-", "_")
+    site.mkdir(exist_ok=True)
+    (site / f"{module}.py").write_text(dedent(source), encoding="utf-8")
+    info = site / f"{module}-{version}.dist-info"
+    info.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        f"[layerscope.backends]\n{backend or name} = {module}:BACKEND\n",
+        encoding="utf-8",
+    )
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment without packages, but for those that this one has."""
+
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        """Where distributions are installed."""
+        return Path(sysconfig.get_path("purelib", "venv", {"base": str(self.folder)}))
+
+    def layerscope(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end."""
+        return self.python("-m", "layerscope", *arguments)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run an interpreter to its end, in the environment's folder."""
+        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        return subprocess.run(
+            [self.folder / "bin" / "python", *arguments],
+            cwd=self.folder,
+            env=inherited | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def environment(folder: Path) -> Environment:
+    """A fresh virtual environment in `folder`.
+
+    Packages that tests run with are on its path, after its own.
+    """
+    venv.create(folder, with_pip=False)
+    made = Environment(folder)
+    ours = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    (made.site / "ours.pth").write_text("\n".join(ours), encoding="utf-8")
+    return made
