@@ -40,7 +40,8 @@ class MergedMLP(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """What it adds to the residual."""
         gate, up = nn.functional.linear(hidden, self.gate_up).chunk(2, -1)
-        return self.down(nn.functional.silu(gate) * up)
+        added: Tensor = self.down(nn.functional.silu(gate) * up)
+        return added
 
 
 def merged(layer: LlamaDecoderLayer) -> LlamaDecoderLayer:
@@ -74,7 +75,8 @@ class Called(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """The layer's output."""
         result = self.layer(hidden, position_embeddings=(cos, sin))
-        return result[0] if isinstance(result, tuple) else result
+        output: Tensor = result[0] if isinstance(result, tuple) else result
+        return output
 
 
 arms = {

@@ -20,10 +20,19 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
+import torch
+
 from layerscope.analyze.false_positives import false_positive_rate
 from layerscope.analyze.statistics import anchor, linearity, noise_floor, pass_times
+from layerscope.cli.options import LayerOptions
+from layerscope.cli.plan import layer
+from layerscope.layers.draft import DraftOptions, make_draft
+from layerscope.layers.draft_spec import draft_of
+from layerscope.layers.problem import ProblemOptions, make_problem
+from layerscope.layers.spec import DType
+from layerscope.registry import dispatch, dispatch_draft
 from layerscope.run import Run, load
-from layerscope.study import AA_SUFFIX
+from layerscope.study import AA_SUFFIX, Arm
 
 MODELS = ("qwen3-30b-a3b", "llama-3.1-8b")
 RANKS = (1, 4)
@@ -71,17 +80,6 @@ CASES = [Case(*values) for values in product(MODELS, RANKS, ROWS, WEIGHTS)]
 
 def compile_ahead(case: Case) -> str:
     """Build every arm of `case` for one pass, so that its kernels are in the caches."""
-    import torch
-
-    from layerscope.cli.options import LayerOptions
-    from layerscope.cli.plan import layer
-    from layerscope.layers.draft import DraftOptions, make_draft
-    from layerscope.layers.draft_spec import draft_of
-    from layerscope.layers.problem import ProblemOptions, make_problem
-    from layerscope.layers.spec import DType
-    from layerscope.registry import dispatch, dispatch_draft
-    from layerscope.study import Arm
-
     requests, draft_tokens = ROWS[case.rows]
     options = LayerOptions(
         model=case.model,
@@ -103,8 +101,8 @@ def compile_ahead(case: Case) -> str:
     return f"compiled {case.name} in {time.monotonic() - start_s:.0f} s"
 
 
-def commands(folder: Path, pattern: str) -> Iterator[tuple[str, list[str]]]:
-    """Name and command line of every study that is asked for and not yet there."""
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Name and command line of every study."""
     for case in CASES:
         effort = [] if case.name == WHOLE else SHORT
         yield case.name, ["--arms", "reference,torch_compile", *case.flags, *effort]
@@ -115,7 +113,7 @@ def main(folder: Path, pattern: str) -> None:
     """Record every study into `folder` and print one line each."""
     wanted = [
         (name, flags)
-        for name, flags in commands(folder, pattern)
+        for name, flags in commands()
         if fnmatch(name, pattern) and not is_whole(folder / name)
     ]
     names = {name for name, _ in wanted}
@@ -167,4 +165,4 @@ def summary(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "*")
+    main(Path(sys.argv[1]), *sys.argv[2:3] or ["*"])

@@ -1,9 +1,13 @@
-"""Writes the outputs of layerscope that README.md shows anew.
+"""Writes the outputs that README.md shows anew: those of layerscope, and of scripts.
 
 A shown output stands between two comments, of which the first names the command::
 
     <!-- $ layerscope show fixtures/NAME -->
     <!-- end -->
+    <!-- $ python benchmarks/fixtures_table.py fixtures/h200 -->
+    <!-- end -->
+
+What layerscope prints is shown as it is, what a script prints is Markdown.
 
 Usage: ``python tools/readme.py``. A test fails where README.md is not up to date.
 """
@@ -21,7 +25,8 @@ README = ROOT / "README.md"
 COLUMNS = 100
 
 _SHOWN = re.compile(
-    r"^<!-- \$ layerscope (?P<arguments>[^\n]+) -->\n.*?^<!-- end -->$",
+    r"^<!-- \$ (?P<program>layerscope|python) (?P<arguments>[^\n]+) -->\n.*?"
+    r"^<!-- end -->$",
     flags=re.DOTALL | re.MULTILINE,
 )
 
@@ -31,24 +36,28 @@ def updated(text: str, run: Callable[[list[str]], str]) -> str:
 
     Args:
         text: a Markdown document.
-        run: from the arguments of layerscope to what it prints.
+        run: from program and arguments to what it prints.
     """
 
     def shown(match: re.Match[str]) -> str:
-        arguments = match["arguments"]
-        lines = (line.rstrip() for line in run(shlex.split(arguments)).splitlines())
-        output = "\n".join(lines).strip("\n")
-        head = f"<!-- $ layerscope {arguments} -->"
-        return f"{head}\n```text\n{output}\n```\n<!-- end -->"
+        program, arguments = match["program"], match["arguments"]
+        printed = run([program, *shlex.split(arguments)])
+        output = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
+        block = (
+            f"```text\n{output}\n```" if program == "layerscope" else f"\n{output}\n"
+        )
+        return f"<!-- $ {program} {arguments} -->\n{block}\n<!-- end -->"
 
     return _SHOWN.sub(shown, text)
 
 
-def output(arguments: list[str]) -> str:
-    """What ``layerscope`` with `arguments` prints, on a page of `COLUMNS` columns."""
+def output(command: list[str]) -> str:
+    """What `command` prints, on a page of `COLUMNS` columns."""
+    program, *arguments = command
+    module = ["-m", "layerscope"] if program == "layerscope" else []
     environment = os.environ | {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "layerscope", *arguments],
+        [sys.executable, *module, *arguments],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

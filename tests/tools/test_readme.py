@@ -5,12 +5,13 @@ def test_shown_outputs_are_replaced() -> None:
     """Only what stands between the two comments changes, trailing blanks go."""
     text = (
         "before\n<!-- $ layerscope show 'a b' -->\nold\n<!-- end -->\nbetween\n"
-        "<!-- $ layerscope --help -->\n<!-- end -->\nafter\n"
+        "<!-- $ python table.py a -->\n<!-- end -->\nafter\n"
     )
-    assert readme.updated(text, lambda arguments: f"\n{arguments}  \n\n") == (
-        "before\n<!-- $ layerscope show 'a b' -->\n```text\n['show', 'a b']\n```\n"
-        "<!-- end -->\nbetween\n<!-- $ layerscope --help -->\n```text\n['--help']\n"
-        "```\n<!-- end -->\nafter\n"
+    assert readme.updated(text, lambda command: f"\n{command}  \n\n") == (
+        "before\n<!-- $ layerscope show 'a b' -->\n```text\n"
+        "['layerscope', 'show', 'a b']\n```\n<!-- end -->\nbetween\n"
+        "<!-- $ python table.py a -->\n\n['python', 'table.py', 'a']\n\n"
+        "<!-- end -->\nafter\n"
     )
 
 
