@@ -9,7 +9,9 @@ VENV := .venv
 ARGS ?=
 
 ifeq ($(SETUP),none)
-RUN := PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+# Backends are found by metadata, which installing them would have left somewhere.
+LINKED = $$($(PYTHON) tools/link_backends.py .backends)
+RUN := PYTHONPATH="$(CURDIR):$(LINKED)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 PROFILE_READY :=
 DEV_READY :=
 else
@@ -46,10 +48,10 @@ benchmark: $(PROFILE_READY) ## time layerscope's own start
 	@$(RUN) benchmarks/import_time.py $(ARGS)
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .backends dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py
+$(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py $(wildcard backends/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "layerscope needs Python 3.11 or newer, and \`$(PYTHON)\` is not:" \
 	    "apt install python3 python3-venv, or name another: make PYTHON=..." >&2; exit 1; }

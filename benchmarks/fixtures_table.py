@@ -1,6 +1,6 @@
-"""Prints the recorded runs of one folder as a Markdown table: the layer, then its draft.
+"""Prints recorded runs as a Markdown table: each layer, then its draft.
 
-Usage: ``python benchmarks/fixtures_table.py FOLDER``. The first arm of every run is what
+Usage: ``python benchmarks/fixtures_table.py FOLDER``. The first arm of a run is what
 the others are compared with; times are anchors in µs with their 95 % intervals.
 """
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
         RecordError,
     )
     from layerscope.layers.spec import LayerSpec
-    from layerscope.regions import Region, region
+    from layerscope.regions import Region, region, role
     from layerscope.run import Run, load
+    from layerscope.runner.callables import CallableOptions, profile
     from layerscope.study import Arm, Study
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Arm",
     "BackendError",
+    "CallableOptions",
     "InputError",
     "LayerSpec",
     "LayerscopeError",
@@ -35,12 +37,15 @@ __all__ = [
     "Study",
     "__version__",
     "load",
+    "profile",
     "region",
+    "role",
 ]
 
 _HOMES: Final = {
     "Arm": "layerscope.study",
     "BackendError": "layerscope.errors",
+    "CallableOptions": "layerscope.runner.callables",
     "InputError": "layerscope.errors",
     "LayerSpec": "layerscope.layers.spec",
     "LayerscopeError": "layerscope.errors",
@@ -50,17 +55,36 @@ _HOMES: Final = {
     "Run": "layerscope.run",
     "Study": "layerscope.study",
     "load": "layerscope.run",
+    "profile": "layerscope.runner.callables",
     "region": "layerscope.regions",
+    "role": "layerscope.regions",
 }
 """The module of each public name; a test holds it equal to the imports above."""
 
+_EXTRA: Final = ("torch", "safetensors")
+"""Packages that measuring needs and a plain install lacks."""
+
 
 def __getattr__(name: str) -> object:
-    """The public object `name`, imported on first use (PEP 562)."""
+    """The public object `name`, imported on first use (PEP 562).
+
+    Raises:
+        AttributeError: there is no such name.
+        MeasurementError: it measures, and the extra ``profile`` is not installed.
+    """
     if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    value: object = getattr(import_module(_HOMES[name]), name)
+    try:
+        home = import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        from layerscope.errors import MeasurementError  # noqa: PLC0415 (as all here)
+
+        msg = f"{name} needs {error.name}; pip install 'layerscope[profile]'"
+        raise MeasurementError(msg) from error
+    value: object = getattr(home, name)
     globals()[name] = value
     return value
 

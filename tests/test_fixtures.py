@@ -11,6 +11,7 @@ from layerscope.analyze.statistics import (
     noise_floor,
     pass_times,
 )
+from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, load
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -27,6 +28,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 def test_the_run_is_the_study_it_is_cited_for(run: Run) -> None:
     """Qwen3-30B-A3B, 6 rows of one request, 8K context, on one H200, by CUPTI."""
     spec = run.header.study.spec
+    assert isinstance(spec, LayerSpec)
     assert run.header.status == "complete"
     assert run.header.environment.device.name == "NVIDIA H200"
     assert run.header.recorder == "cupti"

@@ -16,6 +16,9 @@ import layerscope
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "layerscope"
 
+BACKENDS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("backends/*/src"))
+BACKEND_TESTS = [f"{Path(path).parent}/tests" for path in BACKENDS]
+
 MODULE_LINES = 300
 TEST_LINES = 700
 FUNCTION_LINES = 50
@@ -66,8 +69,9 @@ def loaded_after(code: str) -> set[str]:
 
 def test_modules_are_short() -> None:
     """A module has at most 300 lines, a test module at most 700."""
-    limits = dict.fromkeys(sources("layerscope", "benchmarks", "tools"), MODULE_LINES)
-    limits |= dict.fromkeys(sources("tests"), TEST_LINES)
+    modules = sources("layerscope", "benchmarks", "tools", *BACKENDS)
+    limits = dict.fromkeys(modules, MODULE_LINES)
+    limits |= dict.fromkeys(sources("tests", *BACKEND_TESTS), TEST_LINES)
     lengths = {path: len(path.read_bytes().splitlines()) for path in limits}
     assert {
         str(path.relative_to(ROOT)): length
@@ -83,7 +87,7 @@ def test_functions_are_short() -> None:
     """
     assert [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in sources("layerscope", "benchmarks", "tools", "tests")
+        for path in sources("layerscope", "benchmarks", "tools", "tests", "backends")
         for node in functions(path)
         if (node.end_lineno or 0) - node.body[0].lineno + 1 > FUNCTION_LINES
     ] == []
@@ -91,7 +95,7 @@ def test_functions_are_short() -> None:
 
 def test_modules_are_named_after_what_they_hold() -> None:
     """No module is called by a name that says nothing."""
-    names = (module_name(path).split(".") for path in sources("layerscope"))
+    names = (module_name(path).split(".") for path in sources("layerscope", "backends"))
     assert FORBIDDEN_NAMES.isdisjoint(part for parts in names for part in parts)
 
 
@@ -99,7 +103,7 @@ def test_every_test_says_what_must_hold() -> None:
     """Every test function has a docstring."""
     assert [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in sources("tests")
+        for path in sources("tests", *BACKEND_TESTS)
         for node in functions(path)
         if node.name.startswith("test_") and not ast.get_docstring(node)
     ] == []

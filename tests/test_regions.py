@@ -1,11 +1,17 @@
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from threading import Thread
 
 import pytest
+import torch
 
 from layerscope.regions import Mark, Region, layer_pass, observing, region, role
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Diary:
@@ -111,6 +117,38 @@ def test_nothing_is_made_when_no_one_observes() -> None:
     assert first is region("gather") is role("gate_up") is layer_pass(7)
     with first, first:
         pass
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
+def test_compiled_code_has_no_marks() -> None:
+    """A marker breaks no graph, costs no second compilation, and tells nobody."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    @torch.compile(backend=keep, fullgraph=True)
+    def marked(x: torch.Tensor) -> torch.Tensor:
+        with region("moe"), role("gate_up"):
+            y = x.sin()
+        return y.cos()
+
+    diary, x = Diary(), torch.ones(3)
+    for _ in range(2):
+        assert marked(x).equal(x.sin().cos())
+        with observing(diary):
+            assert marked(x).equal(x.sin().cos())
+    assert (len(graphs), diary.lines) == (1, [])
+
+
+def test_markers_load_no_torch() -> None:
+    """Code that marks itself can run where torch is not installed."""
+    code = (
+        "import sys\nfrom layerscope import region\nwith region('moe'):\n    pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_foreign_code_names_regions_of_its_own() -> None:

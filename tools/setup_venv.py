@@ -1,4 +1,4 @@
-"""Makes the virtual environment of the checkout and installs layerscope into it.
+"""Makes the virtual environment of the checkout; installs layerscope and its backends.
 
 Usage: ``python3 tools/setup_venv.py VENV EXTRA``, with an extra of pyproject.toml.
 `make` runs it on the base Python, before anything is installed: standard library only.
@@ -147,8 +147,21 @@ def without(lines: list[str], names: set[str]) -> list[str]:
 def install(python: Path, extra: str, constraints: Path) -> bool:
     """Install the checkout, editable, with one extra; whether it went well."""
     pip = [str(python), "-m", "pip", "install", "--quiet"]
-    what = ["--constraint", str(constraints), "--editable", f"{ROOT}[{extra}]"]
+    what = ["--constraint", str(constraints), *editables(ROOT, extra)]
     return subprocess.run([*pip, *what], check=False).returncode == 0
+
+
+def editables(root: Path, extra: str) -> list[str]:
+    """What makes pip install the checkout at `root` with every backend in it.
+
+    In one call, so that the backends find the layerscope they need beside them.
+    """
+    backends = sorted(file.parent for file in root.glob("backends/*/pyproject.toml"))
+    return [
+        word
+        for target in (f"{root}[{extra}]", *map(str, backends))
+        for word in ("--editable", target)
+    ]
 
 
 def say(line: str) -> None:

@@ -95,8 +95,9 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
     Returns:
         One row an (arm, experiment, region), regions in order of execution, then those
         of foreign code by name, then ``other``. Columns passes (Int64); kernels_min,
-        kernels_max (Int64) and kernels (Float64, median) of a pass; and in Float64 ns share_mean_ns, share_median_ns, gap_mean_ns,
-        duration_mean_ns, hidden_mean_ns, span_median_ns (of the passes with kernels).
+        kernels_max (Int64) and kernels (Float64, median) of a pass; and in Float64 ns
+        share_mean_ns, share_median_ns, gap_mean_ns, duration_mean_ns, hidden_mean_ns,
+        span_median_ns (of the passes with kernels).
     """
     known = ["arm", "experiment"]
     passes = shares.select(_PASS).unique()

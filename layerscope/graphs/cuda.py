@@ -223,8 +223,12 @@ class GraphPlayer:
         return event
 
     def wait(self) -> None:
-        """Block until the stream is empty."""
-        self._stream.synchronize()
+        """Block until the device is idle.
+
+        Not the stream alone: inputs are restarted and results poisoned on torch's
+        current one, and no replay may begin before that is done.
+        """
+        torch.cuda.synchronize()
 
 
 def _pool(beside: Replay | None) -> _Pool | None:

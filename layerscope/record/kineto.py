@@ -20,6 +20,9 @@ _CONTAINERS: Final = (
     "Torch-Compiled Region",
     "CompiledFunction",
     "## Call CompiledFxGraph",
+    "TorchDynamo Cache Lookup",
+    "Pregraph bytecode",
+    "AOTDispatcher Runtime Wrapper Prologue",
     "ProfilerStep",
     "PyTorch Profiler",
 )

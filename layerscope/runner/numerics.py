@@ -51,6 +51,7 @@ def _trial(bench: Bench, arm: str, length: int) -> float:
     workload = bench.workload
     bench.player.wait()
     workload.poison()
+    bench.player.wait()
     bench.replays[arm, length].launch()
     bench.next_step()
     bench.player.wait()

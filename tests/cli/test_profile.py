@@ -9,6 +9,7 @@ import layerscope.runner
 from layerscope.cli.main import main
 from layerscope.errors import MeasurementError
 from layerscope.graphs import device
+from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, RunWriter, load
 from layerscope.runner import RunnerOptions
 from layerscope.study import Study
@@ -63,6 +64,7 @@ def test_a_profile_prints_its_report(
     assert out.startswith("paper-moe, layer 0\n")
     assert err == f"saved; see it again: layerscope show {output}\n"
     assert runner.study is not None
+    assert isinstance(runner.study.spec, LayerSpec)
     assert runner.study.spec.context == 64
     assert runner.options is not None
     assert runner.options.device == "cpu"

@@ -20,7 +20,7 @@ AGAIN = "base (A/A)"
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def silu_kernel(x, out, width, strides, BLOCK: tl.constexpr):  # type: ignore[name-defined, no-untyped-def] # noqa: ANN001, ANN201, N803
+def strided_silu(x, out, width, strides, BLOCK: tl.constexpr):  # type: ignore[name-defined, no-untyped-def] # noqa: ANN001, ANN201, N803
     """``out = silu(x)`` for a matrix of any strides; one program a row."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
@@ -34,7 +34,7 @@ def silu_into(x: Tensor, out: Tensor) -> None:
     """A kernel's wrapper as they are written: it returns nothing."""
     rows, width = x.shape
     block = triton.next_power_of_2(width)
-    silu_kernel[rows,](x, out, width, x.stride(), BLOCK=block)
+    strided_silu[rows,](x, out, width, x.stride(), BLOCK=block)
 
 
 class Block(nn.Module):
@@ -114,7 +114,7 @@ def test_a_module_against_a_function(tmp_path: Path, recorder: str) -> None:
     by_names = {("attention", None), ("mlp", None), ("other", None)}
     assert places(run, "base") == places(run, AGAIN) == by_names
     assert places(run, "fused") == {*by_names, ("attention", "project")}
-    names = run.kernels.filter(pl.col("name").str.contains("silu_kernel"))
+    names = run.kernels.filter(pl.col("name").str.contains("strided_silu"))
     assert set(names.select("arm", "region").rows()) == {("fused", "mlp")}
 
 

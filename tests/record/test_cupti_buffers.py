@@ -18,7 +18,7 @@ def records(kind: int, *correlations: int) -> bytes:
 
 
 def test_records_of_several_kinds_in_one_buffer_are_told_apart() -> None:
-    """CUPTI itself steps through a buffer; every record is in the layout of its kind."""
+    """CUPTI steps through a buffer itself; each record has the layout of its kind."""
     collected = buffers.Buffers()
     collected._filled = [
         records(KERNEL, 1, 2) + records(FILL, 3) + records(KERNEL, 4),

@@ -198,7 +198,8 @@ def test_the_run_says_where_its_weights_came_from(
     other = replace(options, output=tmp_path / "other", model_folder=empty)
     run = profile(study, other)
     assert run.header.weights == "random, seed 0"
-    assert run.header.warnings == [f"{empty} holds no safetensors: weights are random, seed 0"]
+    told = f"{empty} holds no safetensors: weights are random, seed 0"
+    assert run.header.warnings == [told]
     assert run.header.host_memory_bytes > 0
 
 
@@ -258,7 +259,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All passes, steps and inputs are counted; one byte too few is too few."""
-    needed = estimate_bytes(study.spec, study.passes, study.steps)
+    needed = estimate_bytes(fakes.SPEC, study.passes, study.steps)
     assert needed < available_memory_bytes()
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: needed - 1)
     monkeypatch.setattr(flow, "make_problem", None)

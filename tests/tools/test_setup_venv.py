@@ -45,3 +45,16 @@ def test_missing_ensurepip_is_explained(
     with pytest.raises(SetupError, match="apt install python3-venv"):
         setup_venv.create(tmp_path / "venv", keep_base=False)
     assert not (tmp_path / "venv").exists()
+
+
+def test_every_backend_is_installed_beside_layerscope(tmp_path: Path) -> None:
+    """Distributions below backends/ come with the checkout, in a stable order."""
+    for name in ("second", "first", "not-a-distribution"):
+        (tmp_path / "backends" / name).mkdir(parents=True)
+    for name in ("second", "first"):
+        (tmp_path / "backends" / name / "pyproject.toml").touch()
+    assert setup_venv.editables(tmp_path, "profile") == [
+        *("--editable", f"{tmp_path}[profile]"),
+        *("--editable", f"{tmp_path}/backends/first"),
+        *("--editable", f"{tmp_path}/backends/second"),
+    ]

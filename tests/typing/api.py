@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import assert_type
 
+import torch
+from torch import Tensor, nn
+
 import layerscope
 from layerscope import (
     Arm,
     BackendError,
+    CallableOptions,
     InputError,
     LayerscopeError,
     LayerSpec,
@@ -16,7 +20,9 @@ from layerscope import (
     Run,
     Study,
     load,
+    profile,
     region,
+    role,
 )
 
 
@@ -46,8 +52,18 @@ def read(path: Path) -> Run | None:
 
 def measured() -> None:
     """Code under measurement, by enum and by name."""
-    with region(Region.MOE), region("attention"):
+    with region(Region.MOE), region("attention"), role("gate_up"):
         pass
+
+
+def compare(base: nn.Module, layers: nn.ModuleList, x: Tensor) -> Run:
+    """Callables of every kind, with inputs and regions of every kind."""
+    profile({"base": base, "one": base.forward, "all": layers}, [x])
+    profile({"base": [base, torch.relu]}, {"x": x}, {"moe": ["mlp", "gate*"]})
+    options = CallableOptions(output="RUN", tolerance=1e-2, samples=80)
+    run = profile({"base": base}, lambda step: (x + step,), {"moe": "mlp"}, options)
+    assert_type(run, Run)
+    return run
 
 
 assert_type(layerscope.__version__, str)

@@ -1,0 +1,205 @@
+"""The first calls of foreign arms, uncaptured: what they do, and if it is right."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from layerscope.errors import BackendError, InputError
+from layerscope.progress import Progress
+from layerscope.regions import Mark, observing
+from layerscope.runner.foreign import ForeignArm
+from layerscope.runner.inputs import Drawn
+from layerscope.runner.results import (
+    Difference,
+    Outcome,
+    address_of,
+    differences,
+    has_nan,
+    is_changed,
+    refuse_other_kinds,
+    restore,
+    saved,
+    spoil,
+    tensors_in,
+)
+
+_TOLERANCES: Final = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-4,  # may be computed in TF32 at will: then say so
+    torch.float16: 2e-3,
+    torch.bfloat16: 1e-2,
+    torch.float8_e4m3fn: 5e-2,
+    torch.float8_e5m2: 1e-1,
+}
+
+
+@dataclass(slots=True)
+class FirstCalls:
+    """What the first calls of all arms have shown."""
+
+    arms: Mapping[str, ForeignArm]
+    drawn: Drawn
+    device: torch.device
+    tolerance: float | None = None
+    """Largest error taken as equal; set by `run` where it is not given."""
+
+    written: set[int] = field(default_factory=set)
+    """Spans of the arguments that some arm changes."""
+
+    kept: set[int] = field(default_factory=set)
+    """Addresses of memory that an arm returns every time and also reads."""
+
+    opened: set[tuple[str, str]] = field(default_factory=set)
+    """(arm, region) of all marks."""
+
+    def run(self, progress: Progress) -> float:
+        """Make every call of every arm twice; returns the tolerance.
+
+        Raises:
+            InputError: nothing can be compared, or results are on another device.
+            BackendError: an arm computes something else than the first one, or than
+                the time before.
+        """
+        base, *others = self.arms.values()
+        turns = max(len(arm.functions) for arm in self.arms.values())
+        progress.phase("comparing arms", turns * len(self.arms))
+        for index in range(turns):
+            want = self._calls(base, index, None)
+            progress.advance()
+            for arm in others:
+                self._calls(arm, index, want)
+                progress.advance()
+        return self.tolerance or 0.0
+
+    def warnings(self, regions: AbstractSet[str]) -> Iterator[str]:
+        """A warning for every arm that ran nothing in a region which is asked for."""
+        for name in self.arms:
+            for region in sorted(regions):
+                if (name, region) not in self.opened:
+                    yield (
+                        f"{name} ran nothing in region {region}: no module of it that "
+                        "is called matches, and its code does not mark it"
+                    )
+
+    def _calls(self, arm: ForeignArm, index: int, want: Outcome | None) -> Outcome:
+        first = self._call(arm, index)
+        got = Outcome(_copies(first.returned), first.arguments)
+        addresses = [address_of(tensor) for tensor in first.returned]
+        if want is None:
+            self._accept(arm, index, got)
+        else:
+            self._compare(arm, index, got, want)
+        second = self._call(arm, index)
+        self._repeat(arm, index, second, got)
+        for address, tensor in zip(addresses, second.returned, strict=True):
+            # The first is still alive, so one address is memory that the arm holds.
+            if address == address_of(tensor):
+                self._try_to_spoil(arm, index, tensor, got)
+        return got
+
+    def _call(self, arm: ForeignArm, index: int) -> Outcome:
+        arguments = self.drawn.fresh()
+        with observing(_Opened(arm.name, self.opened)):
+            returned = tensors_in(arm.call(arguments, index))
+        for tensor in returned:
+            if tensor.device != self.device:
+                msg = (
+                    f"{arm.name} gives results on {tensor.device}, and {self.device} "
+                    "is measured, where the inputs are; move them"
+                )
+                raise InputError(msg)
+        written = self.drawn.written(arguments)
+        self.written |= written
+        return Outcome(returned, self.drawn.left(arguments, written))
+
+    def _accept(self, base: ForeignArm, index: int, got: Outcome) -> None:
+        """Take the results of the first arm as what is right, if they can be."""
+        pairs = zip(got.arguments, self.drawn.before(), strict=True)
+        changed = [now for now, was in pairs if is_changed(now, was)]
+        if not (got.returned or changed):
+            msg = (
+                f"{base.name} returns no tensor and changes no argument, so nothing "
+                "can be compared; return what it computes"
+            )
+            raise InputError(msg)
+        for tensor in got.returned:
+            if has_nan(tensor):
+                msg = (
+                    f"{base.name} gives NaN in call {index}, so nothing can be "
+                    "compared with it; check weights and inputs"
+                )
+                raise BackendError(msg)
+        if self.tolerance is None:
+            types = {tensor.dtype for tensor in (*got.returned, *changed)}
+            self.tolerance = max(_TOLERANCES.get(dtype, 0.0) for dtype in types)
+
+    def _compare(
+        self, arm: ForeignArm, index: int, got: Outcome, want: Outcome
+    ) -> None:
+        base = next(iter(self.arms))
+        refuse_other_kinds(arm.name, got, base, want)
+        worst = self._worst(got, want)
+        if worst is not None:
+            msg = (
+                f"{arm.name} is wrong: {worst} of call {index} against {base}, where "
+                f"{self.tolerance:.2g} is tolerated; it was not timed"
+            )
+            raise BackendError(msg)
+
+    def _repeat(
+        self, arm: ForeignArm, index: int, again: Outcome, got: Outcome
+    ) -> None:
+        refuse_other_kinds(f"{arm.name}, called again,", again, "at first", got)
+        worst = self._worst(again, got)
+        if worst is not None:
+            msg = (
+                f"{arm.name} is not repeatable: {worst} of call {index} when it is "
+                "called again on the same inputs; what it keeps between calls must be "
+                "among them"
+            )
+            raise BackendError(msg)
+
+    def _worst(self, got: Outcome, want: Outcome) -> Difference | None:
+        """The largest difference that is not tolerated."""
+        before, names = self.drawn.before(), self.drawn.layout.names
+        found = list(differences(got, want, before, names))
+        worst = max(found, key=lambda difference: difference.error, default=None)
+        is_right = worst is None or worst.error <= (self.tolerance or 0.0)
+        return None if is_right else worst
+
+    def _try_to_spoil(
+        self, arm: ForeignArm, index: int, tensor: Tensor, got: Outcome
+    ) -> None:
+        """Find out whether memory that an arm holds is only written by it.
+
+        If so, it can be spoilt before a replay, to see whether it is written again.
+        """
+        before = saved(tensor)
+        spoil(tensor)
+        if self._worst(self._call(arm, index), got) is not None:
+            restore(tensor, before)
+            self.kept.add(address_of(tensor))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Notes the regions that an arm opens."""
+
+    arm: str
+    found: set[tuple[str, str]]
+
+    def opened(self, mark: Mark) -> None:
+        if mark.kind == "region":
+            self.found.add((self.arm, mark.name))
+
+    def closed(self, mark: Mark) -> None:
+        pass
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copies, for an arm may write its results to the same memory every time."""
+    return [tensor.detach().clone() for tensor in tensors]

@@ -1,0 +1,202 @@
+"""Callables of the user's own as a workload: one call a pass, results compared."""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from layerscope.layers.feed import Feed
+from layerscope.regions import Region, is_observed, region
+from layerscope.run_header import RegionBytes
+from layerscope.runner.arguments import Arguments
+from layerscope.runner.inputs import Inputs
+from layerscope.runner.module_regions import marking
+from layerscope.runner.results import (
+    Outcome,
+    address_of,
+    differences,
+    refuse_other_kinds,
+    spoil,
+    tensors_in,
+)
+from layerscope.study import AA_SUFFIX
+
+_L2_FACTOR: Final = 5
+"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignArm:
+    """Callables that take turns, one a pass."""
+
+    name: str
+    functions: tuple[Callable[..., Any], ...]
+    roots: tuple[nn.Module | None, ...]
+    """The module of each, if it can be told."""
+
+    modules: tuple[dict[str, list[nn.Module]], ...]
+    """The submodules of each that are regions."""
+
+    def call(self, arguments: Arguments, index: int) -> object:
+        """Make the call of pass `index`; what it returns."""
+        turn = index % len(self.functions)
+        modules = self.modules[turn]
+        hooks = marking(modules) if modules and is_observed() else nullcontext()
+        with hooks, _Blame(self.name):
+            return self.functions[turn](*arguments.positional, **arguments.keyword)
+
+    def weight_bytes(self, passes: int) -> int | None:
+        """Bytes of all parameters and buffers that `passes` passes read, if known."""
+        used = self.roots[:passes]
+        if None in used:
+            return None
+        storages = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for root in used
+            if root is not None
+            for tensor in (*root.parameters(), *root.buffers())
+        }
+        return sum(storages.values())
+
+
+class _Blame:
+    """Names the arm beside the traceback of an error in its code."""
+
+    def __init__(self, arm: str) -> None:
+        self._arm = arm
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(f"raised in a call of arm {self._arm!r}")
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait for all that was enqueued: the stream of the replays does not."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@dataclass(slots=True)
+class ForeignWorkload:
+    """Foreign arms on the same inputs; see `Workload`."""
+
+    inputs: Inputs
+    arms: dict[str, ForeignArm]
+    tolerance: float
+    kept: frozenset[int] = frozenset()
+    """Addresses of memory that arms return and also read: never to be spoilt."""
+
+    _results: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict)
+    """Of the last pass of a replay, by arm and passes: static memory under a graph."""
+
+    @property
+    def feed(self) -> Feed:
+        """The inputs of every step."""
+        return self.inputs.feed
+
+    @property
+    def base(self) -> ForeignArm:
+        """The arm that all are compared with."""
+        return next(iter(self.arms.values()))
+
+    def run_pass(self, arm: str, index: int, passes: int) -> None:
+        """Call the arm once; what it does outside regions of its own is ``other``."""
+        with region(Region.OTHER):
+            returned = self._arm(arm).call(self.inputs.live, index)
+        if index == passes - 1:  # memory of earlier passes is used again by later ones
+            self._results[arm, passes] = tensors_in(returned)
+
+    def poison(self) -> None:
+        """Spoil the results of captured replays, which these must write anew.
+
+        Arguments among them are loaded again at the head of a replay, or never written.
+        """
+        live = self.inputs.live.memory
+        spared = {address_of(live[span]) for span in self.inputs.fixed} | self.kept
+        for results in self._results.values():
+            for tensor in results:
+                if address_of(tensor) not in spared:
+                    spoil(tensor)
+        wait_for(self.feed.device)
+
+    def checked(self, passes: int) -> list[int]:
+        """The last pass."""
+        return [passes - 1]
+
+    def error(self, arm: str, index: int, passes: int) -> float:  # noqa: ARG002
+        """The largest error of a result or a changed argument, against the first arm.
+
+        That one is called as often, on a copy of what the replay began with.
+
+        Raises:
+            BackendError: there are other results than the first arm's.
+        """
+        step = int(self.feed.step)
+        # Copied before the base is called: an arm may share memory with it.
+        returned = [tensor.clone() for tensor in self._results[arm, passes]]
+        got = Outcome(returned, self.inputs.live.tensors)
+        wanted = self._wanted(step, passes)
+        refuse_other_kinds(arm, got, self.base.name, wanted)
+        names = self.inputs.layout.names
+        found = differences(got, wanted, self.inputs.before(step), names)
+        return max((difference.error for difference in found), default=0.0)
+
+    def _wanted(self, step: int, passes: int) -> Outcome:
+        """What the base gives in the last of so many calls on the same arguments."""
+        arguments = self.inputs.fresh(step)
+        returned: object = None
+        # Calls that change nothing do not matter to those after them.
+        for index in range(0 if self.inputs.written else passes - 1, passes):
+            returned = self.base.call(arguments, index)
+        return Outcome(tensors_in(returned), arguments.tensors)
+
+    @property
+    def error_name(self) -> str:
+        """What `error` measures."""
+        return f"relative error against {self.base.name}"
+
+    def bound(self, arm: str) -> float:  # noqa: ARG002
+        """The tolerance, the same for all."""
+        return self.tolerance
+
+    def required_bytes(self, step: int, passes: int) -> None:
+        """Not known of foreign code."""
+
+    def region_bytes(self) -> Iterator[RegionBytes]:
+        """Not known of foreign code."""
+        return iter(())
+
+    def cache_warnings(self, passes: int, l2_bytes: int) -> Iterator[str]:
+        """A warning for every arm whose weights the L2 cache could hold."""
+        if not l2_bytes:
+            return
+        limit, size = _L2_FACTOR * l2_bytes, f"{l2_bytes / 1e6:.0f} MB"
+        for name, arm in self.arms.items():
+            weights = arm.weight_bytes(passes)
+            if weights is None:
+                yield (
+                    f"what {name} reads is not known: if a replay of {passes} calls "
+                    f"reads less than {_L2_FACTOR} times the L2 cache of {size}, its "
+                    "times are of a warm cache"
+                )
+            elif weights < limit:
+                yield (
+                    f"the modules of {name} hold {weights / 1e6:.0f} MB, less than "
+                    f"{_L2_FACTOR} times the L2 cache of {size}: weights may be read "
+                    "from it; give a list of modules, one a pass"
+                )
+
+    def _arm(self, arm: str) -> ForeignArm:
+        return self.arms[arm.removesuffix(AA_SUFFIX)]
