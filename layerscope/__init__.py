@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from layerscope.layers.spec import LayerSpec
     from layerscope.regions import Region, region, role
     from layerscope.run import Run, load
-    from layerscope.runner.callables import CallableOptions, profile
+    from layerscope.runner.foreign import CallableOptions, profile
     from layerscope.study import Arm, Study
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ __all__ = [
 _HOMES: Final = {
     "Arm": "layerscope.study",
     "BackendError": "layerscope.errors",
-    "CallableOptions": "layerscope.runner.callables",
+    "CallableOptions": "layerscope.runner.foreign",
     "InputError": "layerscope.errors",
     "LayerSpec": "layerscope.layers.spec",
     "LayerscopeError": "layerscope.errors",
@@ -55,7 +55,7 @@ _HOMES: Final = {
     "Run": "layerscope.run",
     "Study": "layerscope.study",
     "load": "layerscope.run",
-    "profile": "layerscope.runner.callables",
+    "profile": "layerscope.runner.foreign",
     "region": "layerscope.regions",
     "role": "layerscope.regions",
 }

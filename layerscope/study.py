@@ -4,7 +4,8 @@ A `Study` is data; `runner` carries it out. Everything random in it follows from
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Final, TypeAlias
 
 import msgspec
@@ -31,6 +32,13 @@ FEWEST_ROUNDS: Final = 6
 
 FEWEST_CAPTURES: Final = 3
 """Captures that an arm gets even then: fewer show nothing of their spread."""
+
+
+_FEWEST: Final = {
+    "samples": 1,
+    "captures": 1,
+    "passes": 3,  # the first and the last of a replay are left out of the shares
+}
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +109,28 @@ def lengths_up_to(passes: int | None, default: tuple[int, ...]) -> tuple[int, ..
         return default
     steps = len(default)
     return tuple(passes * step // steps for step in range(1, steps + 1))
+
+
+def count_reasons(
+    counts: Mapping[str, int | None], budgets_s: Mapping[str, float]
+) -> list[str]:
+    """What is wrong with the counts and time budget of a study.
+
+    Args:
+        counts: of samples, captures and passes, by the names that the user knows them
+            by, dashes before them aside; None is not checked.
+        budgets_s: the time budget, by the user's name for it.
+    """
+    reasons = [
+        f"{name} is {value}, and must be at least {_FEWEST[name.lstrip('-')]}"
+        for name, value in counts.items()
+        if value is not None and value < _FEWEST[name.lstrip("-")]
+    ]
+    return reasons + [
+        f"{name} is {value:g}, and must be a number of seconds above 0"
+        for name, value in budgets_s.items()
+        if not (isfinite(value) and value > 0)
+    ]
 
 
 class Slot(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 import torch
@@ -22,10 +21,9 @@ from layerscope.study import (
     EAGER_LENGTHS,
     Arm,
     Study,
+    count_reasons,
     lengths_up_to,
 )
-
-_MIN_PASSES = 3  # the first and the last of a replay are left out of the shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,21 +118,12 @@ def _defaults(device: torch.device) -> Defaults:
 
 
 def _check(options: ProfileOptions) -> None:
-    minima = {
-        "samples": (options.samples, 1),
-        "captures": (options.captures, 1),
-        "passes": (options.passes, _MIN_PASSES),
+    counts = {
+        "--samples": options.samples,
+        "--captures": options.captures,
+        "--passes": options.passes,
     }
-    reasons = [
-        f"--{name} is {value}, and must be at least {low}"
-        for name, (value, low) in minima.items()
-        if value is not None and value < low
-    ]
-    if not (isfinite(options.time_budget) and options.time_budget > 0):
-        reasons.append(
-            f"--time-budget is {options.time_budget:g}, and must be a number of "
-            "seconds above 0"
-        )
+    reasons = count_reasons(counts, {"--time-budget": options.time_budget})
     reasons += _rank_reasons(options)
     if reasons:
         raise InputError("; ".join(reasons))

@@ -13,7 +13,7 @@ from layerscope.cli.options import ProfileOptions
 from layerscope.errors import InputError
 from layerscope.render.progress import progress_on
 from layerscope.run import Run
-from layerscope.runner.callables import CallableOptions, profile
+from layerscope.runner.foreign import CallableOptions, profile
 
 MODULE_NAME: Final = "layerscope_script"
 """``__name__`` in a script: not ``__main__``, so what that guards is not run."""

@@ -34,19 +34,24 @@ def out_of_memory(error: RuntimeError) -> str:
     )
 
 
+def free_bytes(device: torch.device) -> int:
+    """Memory that can be allocated on `device` now."""
+    if device.type == "cpu":
+        return available_memory_bytes()
+    available, _ = torch.cuda.mem_get_info(device)
+    return available
+
+
 def check_memory(device: torch.device, needed_bytes: int) -> None:
     """Refuse a problem that cannot fit, before anything is allocated.
 
     Raises:
         MeasurementError: with what is needed, what is free, and what to change.
     """
-    if device.type == "cpu":
-        free_bytes = available_memory_bytes()
-    else:
-        free_bytes, _ = torch.cuda.mem_get_info(device)
-    if needed_bytes > free_bytes:
+    available_bytes = free_bytes(device)
+    if needed_bytes > available_bytes:
         msg = (
             f"weights, KV and inputs need {needed_bytes / 1e9:.1f} GB and "
-            f"{free_bytes / 1e9:.1f} GB are free; {_ADVICE}"
+            f"{available_bytes / 1e9:.1f} GB are free; {_ADVICE}"
         )
         raise MeasurementError(msg)

@@ -16,10 +16,8 @@ from layerscope.layers.spec import DType
 from layerscope.regions import Region, region
 from layerscope.registry import Dispatched
 from layerscope.run_header import RegionBytes
+from layerscope.runner.workload import L2_FACTOR
 from layerscope.study import AA_SUFFIX
-
-_L2_FACTOR = 5
-"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
 
 
 class LayerWorkload:
@@ -117,10 +115,10 @@ class LayerWorkload:
     def cache_warnings(self, passes: int, l2_bytes: int) -> Iterator[str]:
         """A warning where the L2 cache could hold a replay for the next one."""
         needed = passes * sum(self._required_by_region().values())
-        if needed < _L2_FACTOR * l2_bytes:
+        if needed < L2_FACTOR * l2_bytes:
             yield (
                 f"a replay of {passes} passes needs {needed / 1e6:.0f} MB,"
-                f" less than {_L2_FACTOR} times the L2 cache of {l2_bytes / 1e6:.0f} "
+                f" less than {L2_FACTOR} times the L2 cache of {l2_bytes / 1e6:.0f} "
                 "MB: weights may be read from the cache; raise --passes or the model's "
                 "size"
             )

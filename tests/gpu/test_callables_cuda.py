@@ -10,7 +10,7 @@ import layerscope
 from layerscope import BackendError, CallableOptions, MeasurementError, Run
 from layerscope.analyze.shares import increments, pass_shares
 from layerscope.cli.main import main
-from layerscope.runner.foreign_arms import Functions
+from layerscope.runner.foreign.arms import Functions
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

@@ -1,17 +1,24 @@
 """A bench whose clock, arms and recorder a test scripts."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from layerscope import registry
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
 from layerscope.layers.feed import advance
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope.nvml import ClockReader, Clocks
-from layerscope.plugin import Step
+from layerscope.plugin import BackendSpec, Step
 from layerscope.progress import SilentProgress
 from layerscope.record.recorder import Launch, Recorded
 from layerscope.regions import Region
@@ -203,3 +210,20 @@ def bench(
             for length in of.lengths
         },
     )
+
+
+Install = Callable[..., None]
+
+
+def installer(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes ``fused`` a backend: the reference, but for the fields that are told."""
+
+    def install(**changes: Any) -> None:  # noqa: ANN401 (any field of a backend)
+        fields = BackendSpec.__dataclass_fields__
+        values = {name: getattr(BACKEND, name) for name in fields} | {"name": "fused"}
+        backend = BackendSpec(**(values | changes))
+        monkeypatch.setitem(sys.modules, "fused_b", SimpleNamespace(BACKEND=backend))
+        entry = EntryPoint("fused", "fused_b:BACKEND", "layerscope.backends")
+        monkeypatch.setattr(registry, "entry_points", lambda **_: [entry])
+
+    return install

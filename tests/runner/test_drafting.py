@@ -1,26 +1,19 @@
-import sys
-from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 
-from layerscope import registry
 from layerscope import study as plans
 from layerscope.errors import BackendError
 from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.draft_spec import DraftSpec
-from layerscope.layers.reference import BACKEND
-from layerscope.plugin import BackendSpec, DraftContext
+from layerscope.plugin import DraftContext
 from layerscope.run import load
 from layerscope.runner import RunnerOptions, profile
 from layerscope.runner.drafting import draft_study
 from layerscope.study import Study
 from tests.runner import fakes
-from tests.runner.fakes import FUSED, REFERENCE
+from tests.runner.fakes import FUSED, REFERENCE, Install
 
 DRAFT = DraftSpec(model="paper-moe", vocab_size=64, rank=8, tokens=3)
 
@@ -39,22 +32,10 @@ def options(tmp_path: Path) -> RunnerOptions:
     return RunnerOptions(output=tmp_path / "run", device="cpu", recorder="none")
 
 
-Install = Callable[..., None]
-
-
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Make ``fused`` a backend: the reference, but for what is told."""
-
-    def install(**changes: Any) -> None:  # noqa: ANN401 (any field of a backend)
-        fields = BackendSpec.__dataclass_fields__
-        values = {name: getattr(BACKEND, name) for name in fields} | {"name": "fused"}
-        backend = BackendSpec(**(values | changes))
-        monkeypatch.setitem(sys.modules, "fused_b", SimpleNamespace(BACKEND=backend))
-        entry = EntryPoint("fused", "fused_b:BACKEND", "layerscope.backends")
-        monkeypatch.setattr(registry, "entry_points", lambda **_: [entry])
-
-    return install
+    """Make ``fused`` a backend."""
+    return fakes.installer(monkeypatch)
 
 
 def test_a_draft_is_the_same_study_of_another_problem_in_its_share_of_the_time() -> (

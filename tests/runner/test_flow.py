@@ -1,10 +1,7 @@
 import errno
-import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,7 +9,6 @@ import polars as pl
 import pytest
 import torch
 
-from layerscope import registry
 from layerscope import run as runs
 from layerscope import study as plans
 from layerscope.atomic import replace_files
@@ -26,9 +22,8 @@ from layerscope.errors import (
 from layerscope.graphs import memory
 from layerscope.graphs.eager import EagerPlayer
 from layerscope.layers.problem import estimate_bytes
-from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType
-from layerscope.plugin import BackendSpec, Numerics, Requires, Switch
+from layerscope.plugin import Numerics, Requires, Switch
 from layerscope.run import Run, load
 from layerscope.run_header import NumericsCheck
 from layerscope.runner import RunnerOptions, flow, profile
@@ -36,7 +31,7 @@ from layerscope.runner import phases as phases_of_a_study
 from layerscope.runner.anchors import Phase
 from layerscope.study import Arm, Study
 from tests.runner import fakes
-from tests.runner.fakes import AGAIN, FUSED, REFERENCE
+from tests.runner.fakes import AGAIN, FUSED, REFERENCE, Install
 
 ROUNDS = 4
 
@@ -62,23 +57,10 @@ def replace(options: RunnerOptions, **changes: Any) -> RunnerOptions:  # noqa: A
     return RunnerOptions(**(values | changes))
 
 
-Install = Callable[..., None]
-
-
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Make ``fused`` a backend: the reference, but for what is told."""
-
-    def install(**changes: Any) -> None:  # noqa: ANN401 (any field of a backend)
-        fields = BackendSpec.__dataclass_fields__
-        values = {name: getattr(BACKEND, name) for name in fields} | {"name": "fused"}
-        backend = BackendSpec(**(values | changes))
-        monkeypatch.setitem(sys.modules, "fused_b", SimpleNamespace(BACKEND=backend))
-        group = "layerscope.backends"
-        entry = EntryPoint("fused", "fused_b:BACKEND", group)
-        monkeypatch.setattr(registry, "entry_points", lambda **_: [entry])
-
-    return install
+    """Make ``fused`` a backend."""
+    return fakes.installer(monkeypatch)
 
 
 class Hook:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from layerscope.errors import InputError
-from layerscope.runner.reading import read
+from layerscope.runner.foreign.reading import read
 
 
 def refusal(value: object) -> str:

@@ -7,8 +7,8 @@ from torch import nn
 
 from layerscope.errors import InputError
 from layerscope.regions import is_region_name
-from layerscope.runner.foreign import ForeignArm
-from layerscope.runner.module_regions import modules_of, named_parts, root_of
+from layerscope.runner.foreign.module_regions import modules_of, named_parts, root_of
+from layerscope.runner.foreign.workload import ForeignArm
 from layerscope.study import AA_SUFFIX
 
 Function: TypeAlias = Callable[..., Any]

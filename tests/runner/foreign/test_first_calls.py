@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from layerscope import regions
 from layerscope.errors import BackendError, InputError, LayerscopeError
 from layerscope.progress import SilentProgress
-from layerscope.runner.arguments import Given
-from layerscope.runner.first_calls import FirstCalls
-from layerscope.runner.foreign_arms import Functions, arms_of, patterns_of
-from layerscope.runner.inputs import draw
+from layerscope.runner.foreign.arguments import Given
+from layerscope.runner.foreign.arms import Functions, arms_of, patterns_of
+from layerscope.runner.foreign.first_calls import FirstCalls
+from layerscope.runner.foreign.inputs import draw
 
 X = torch.arange(1.0, 7.0).view(2, 3)
 W = torch.eye(3)

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from layerscope.errors import InputError
-from layerscope.runner.foreign_arms import arms_of, patterns_of
+from layerscope.runner.foreign.arms import arms_of, patterns_of
 
 BLOCK = nn.ModuleDict({"attn": nn.Linear(2, 2), "mlp": nn.Linear(2, 2)})
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import torch
@@ -15,13 +14,13 @@ from layerscope.errors import InputError, MeasurementError
 from layerscope.graphs import device as devices
 from layerscope.progress import Progress, SilentProgress
 from layerscope.run import Run, RunWriter, new_run_folder
-from layerscope.runner.arguments import Given
 from layerscope.runner.bench import open_bench
 from layerscope.runner.ending import partial_on_failure
-from layerscope.runner.first_calls import FirstCalls
-from layerscope.runner.foreign import ForeignArm, ForeignWorkload, wait_for
-from layerscope.runner.foreign_arms import Functions, Patterns, arms_of, patterns_of
-from layerscope.runner.inputs import Drawn, draw
+from layerscope.runner.foreign.arguments import Given
+from layerscope.runner.foreign.arms import Functions, Patterns, arms_of, patterns_of
+from layerscope.runner.foreign.first_calls import FirstCalls
+from layerscope.runner.foreign.inputs import Drawn, draw
+from layerscope.runner.foreign.workload import ForeignArm, ForeignWorkload, wait_for
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, finish, open_setting
 from layerscope.study import (
@@ -30,10 +29,9 @@ from layerscope.study import (
     Arm,
     CallableSpec,
     Study,
+    count_reasons,
     lengths_up_to,
 )
-
-_MIN_PASSES: Final = 3  # the first and the last of a replay are left out of the shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +171,13 @@ def _computing_on(device: torch.device) -> Iterator[None]:
 
 
 def _check(options: CallableOptions) -> None:
-    minima = {
-        "samples": (options.samples, 1),
-        "captures": (options.captures, 1),
-        "passes": (options.passes, _MIN_PASSES),
+    counts = {
+        "samples": options.samples,
+        "captures": options.captures,
+        "passes": options.passes,
     }
-    reasons = [
-        f"{name} is {value}, and must be at least {low}"
-        for name, (value, low) in minima.items()
-        if value is not None and value < low
-    ]
-    budget_s, tolerance = options.time_budget_s, options.tolerance
-    if not (isfinite(budget_s) and budget_s > 0):
-        reasons.append(f"the time budget is {budget_s:g} s, and must be above 0")
+    reasons = count_reasons(counts, {"time_budget_s": options.time_budget_s})
+    tolerance = options.tolerance
     if tolerance is not None and not (isfinite(tolerance) and tolerance >= 0):
         reasons.append(f"tolerance is {tolerance:g}, and must be 0 or above")
     if reasons:

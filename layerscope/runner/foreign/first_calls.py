@@ -11,9 +11,8 @@ from torch import Tensor
 from layerscope.errors import BackendError, InputError
 from layerscope.progress import Progress
 from layerscope.regions import Mark, observing
-from layerscope.runner.foreign import ForeignArm
-from layerscope.runner.inputs import Drawn
-from layerscope.runner.results import (
+from layerscope.runner.foreign.inputs import Drawn
+from layerscope.runner.foreign.results import (
     Difference,
     Outcome,
     address_of,
@@ -26,6 +25,7 @@ from layerscope.runner.results import (
     spoil,
     tensors_in,
 )
+from layerscope.runner.foreign.workload import ForeignArm
 
 _TOLERANCES: Final = {
     torch.float64: 1e-10,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from layerscope.errors import BackendError
-from layerscope.runner.results import (
+from layerscope.runner.foreign.results import (
     Outcome,
     differences,
     distance,

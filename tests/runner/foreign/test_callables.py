@@ -10,10 +10,10 @@ from torch import Tensor, nn
 import layerscope
 from layerscope import CallableOptions, InputError, LayerscopeError, MeasurementError
 from layerscope.graphs import device as devices
-from layerscope.runner import callables
+from layerscope.runner.foreign import callables
 from layerscope.study import Arm, CallableSpec, Study
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 X = (torch.ones(3),)
 
 
@@ -137,8 +137,8 @@ def test_all_options_out_of_range_are_told_at_once() -> None:
         tolerance=nan,
     ) == (
         "samples is 0, and must be at least 1; captures is 0, and must be at least 1; "
-        "passes is 2, and must be at least 3; the time budget is 0 s, and must be "
-        "above 0; tolerance is nan, and must be 0 or above"
+        "passes is 2, and must be at least 3; time_budget_s is 0, and must be a number "
+        "of seconds above 0; tolerance is nan, and must be 0 or above"
     )
 
 

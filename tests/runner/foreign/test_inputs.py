@@ -4,8 +4,8 @@ from torch import Tensor
 
 from layerscope.errors import InputError
 from layerscope.layers.feed import advance, restart
-from layerscope.runner import inputs as module
-from layerscope.runner.inputs import STEPS, draw
+from layerscope.runner.foreign import inputs as module
+from layerscope.runner.foreign.inputs import STEPS, draw
 
 CPU = torch.device("cpu")
 
@@ -129,7 +129,7 @@ def test_nesting_may_not_change() -> None:
 
 def test_steps_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before they are allocated, with what is needed and what is free."""
-    monkeypatch.setattr(module, "available_memory_bytes", lambda: 1000)
+    monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
     drawn = draw(lambda step: [torch.full((16,), float(step))])
     with pytest.raises(InputError) as caught:
         drawn.settled(set(), CPU)

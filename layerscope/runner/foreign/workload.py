@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from layerscope.layers.feed import Feed
 from layerscope.regions import Region, is_observed, region
 from layerscope.run_header import RegionBytes
-from layerscope.runner.arguments import Arguments
-from layerscope.runner.inputs import Inputs
-from layerscope.runner.module_regions import marking
-from layerscope.runner.results import (
+from layerscope.runner.foreign.arguments import Arguments
+from layerscope.runner.foreign.inputs import Inputs
+from layerscope.runner.foreign.module_regions import marking
+from layerscope.runner.foreign.results import (
     Outcome,
     address_of,
     differences,
@@ -23,10 +23,8 @@ from layerscope.runner.results import (
     spoil,
     tensors_in,
 )
+from layerscope.runner.workload import L2_FACTOR
 from layerscope.study import AA_SUFFIX
-
-_L2_FACTOR: Final = 5
-"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +180,19 @@ class ForeignWorkload:
         """A warning for every arm whose weights the L2 cache could hold."""
         if not l2_bytes:
             return
-        limit, size = _L2_FACTOR * l2_bytes, f"{l2_bytes / 1e6:.0f} MB"
+        limit, size = L2_FACTOR * l2_bytes, f"{l2_bytes / 1e6:.0f} MB"
         for name, arm in self.arms.items():
             weights = arm.weight_bytes(passes)
             if weights is None:
                 yield (
                     f"what {name} reads is not known: if a replay of {passes} calls "
-                    f"reads less than {_L2_FACTOR} times the L2 cache of {size}, its "
+                    f"reads less than {L2_FACTOR} times the L2 cache of {size}, its "
                     "times are of a warm cache"
                 )
             elif weights < limit:
                 yield (
                     f"the modules of {name} hold {weights / 1e6:.0f} MB, less than "
-                    f"{_L2_FACTOR} times the L2 cache of {size}: weights may be read "
+                    f"{L2_FACTOR} times the L2 cache of {size}: weights may be read "
                     "from it; give a list of modules, one a pass"
                 )
 

@@ -8,10 +8,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from layerscope.environment import available_memory_bytes
 from layerscope.errors import InputError
+from layerscope.graphs.memory import free_bytes
 from layerscope.layers.feed import Feed, Pool, make_feed
-from layerscope.runner.arguments import (
+from layerscope.runner.foreign.arguments import (
     PLAIN,
     Arguments,
     Given,
@@ -20,7 +20,7 @@ from layerscope.runner.arguments import (
     name_of,
     told,
 )
-from layerscope.runner.reading import read
+from layerscope.runner.foreign.reading import read
 from layerscope.units import format_bytes
 
 STEPS: Final = 32
@@ -172,14 +172,11 @@ def _refuse_other(first: Layout, layout: Layout, step: int) -> None:
 
 
 def _refuse_too_large(needed_bytes: int, device: torch.device) -> None:
-    if device.type == "cpu":
-        free_bytes = available_memory_bytes()
-    else:
-        free_bytes, _ = torch.cuda.mem_get_info(device)
-    if needed_bytes > free_bytes:
+    available_bytes = free_bytes(device)
+    if needed_bytes > available_bytes:
         msg = (
             f"inputs that change or are written need {format_bytes(needed_bytes)} for "
-            f"their steps, and {format_bytes(free_bytes)} are free; give them as a "
-            "sequence, which is one step, instead of a function"
+            f"their steps, and {format_bytes(available_bytes)} are free; give them as "
+            "a sequence, which is one step, instead of a function"
         )
         raise InputError(msg)

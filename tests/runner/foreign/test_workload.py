@@ -9,11 +9,11 @@ from layerscope.errors import BackendError
 from layerscope.layers.feed import advance, restart
 from layerscope.progress import SilentProgress
 from layerscope.regions import Mark, observing
-from layerscope.runner.arguments import Given
-from layerscope.runner.first_calls import FirstCalls
-from layerscope.runner.foreign import ForeignWorkload
-from layerscope.runner.foreign_arms import Functions, arms_of
-from layerscope.runner.inputs import draw
+from layerscope.runner.foreign.arguments import Given
+from layerscope.runner.foreign.arms import Functions, arms_of
+from layerscope.runner.foreign.first_calls import FirstCalls
+from layerscope.runner.foreign.inputs import draw
+from layerscope.runner.foreign.workload import ForeignWorkload
 from layerscope.study import AA_SUFFIX
 
 CPU = torch.device("cpu")

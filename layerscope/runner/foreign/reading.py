@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten_with_path
 
 from layerscope.errors import InputError
-from layerscope.runner.arguments import Layout, View, name_of
+from layerscope.runner.foreign.arguments import Layout, View, name_of
 
 _ALIGNMENT_BYTES: Final = 16
 """Kernels load as much at once, where an address is a multiple of it."""

@@ -6,7 +6,12 @@ from torch import nn
 
 from layerscope.errors import InputError
 from layerscope.regions import Mark, observing, region
-from layerscope.runner.module_regions import marking, modules_of, named_parts, root_of
+from layerscope.runner.foreign.module_regions import (
+    marking,
+    modules_of,
+    named_parts,
+    root_of,
+)
 
 X = torch.ones(2, 4)
 
