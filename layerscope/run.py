@@ -69,14 +69,25 @@ def load(path: Path | str) -> Run:
     header_path = folder / HEADER_FILE
     if not header_path.is_file():
         raise InputError(_not_a_run(folder))
-    draft = folder / DRAFT_FOLDER
+    header = read_header(header_path)
     return Run(
-        header=read_header(header_path),
+        header=header,
         samples=_read_frame(folder / SAMPLES_FILE, SAMPLES),
         kernels=_read_frame(folder / KERNELS_FILE, KERNELS),
         path=folder,
-        draft=load(draft) if (draft / HEADER_FILE).is_file() else None,
+        draft=_load_draft(folder / DRAFT_FOLDER, header),
     )
+
+
+def _load_draft(folder: Path, header: RunHeader) -> Run | None:
+    """The run of the draft; one that cannot be read is a warning of its layer's."""
+    if not (folder / HEADER_FILE).is_file():
+        return None
+    try:
+        return load(folder)
+    except RecordError as error:
+        header.warnings.append(f"the draft is left out: {error}")
+        return None
 
 
 class RunWriter:

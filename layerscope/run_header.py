@@ -48,10 +48,12 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NumericsCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm's error against the reference in higher precision, and its bound."""
+    """An arm's error against what is right, and its bound."""
 
     arm: str
-    error: float  # relative Frobenius norm, worst of the checked passes
+    # Worst of the checked passes. Layers: relative Frobenius norm. Drafts: how far a
+    # token's logit is below the best. Callables: relative norm against the first arm.
+    error: float
     bound: float
     passes: bool
 

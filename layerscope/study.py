@@ -22,6 +22,9 @@ ANCHOR_LENGTHS: Final = (8, 16, 24)
 EAGER_LENGTHS: Final = (8,)
 """Passes a replay without graphs: there is no launch whose cost must cancel."""
 
+L2_FACTOR: Final = 5
+"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
+
 AA_SUFFIX: Final = " (A/A)"
 
 MIN_ROUNDS: Final = 16

@@ -290,6 +290,20 @@ def test_the_draft_of_a_run_is_loaded_with_it(folder: Path) -> None:
     assert draft.path == folder / DRAFT_FOLDER
 
 
+def test_a_damaged_draft_does_not_hide_its_layer(folder: Path) -> None:
+    """The layer's run is whole, and says what could not be read."""
+    writer = RunWriter(folder / DRAFT_FOLDER, handmade.header())
+    writer.finish("complete")
+    (folder / DRAFT_FOLDER / SAMPLES_FILE).unlink()
+    run = load(folder)
+    assert run.draft is None
+    assert run.samples.height == handmade.samples().height
+    assert run.header.warnings[-1] == (
+        f"the draft is left out: {folder / DRAFT_FOLDER / SAMPLES_FILE} is missing; the "
+        "run is not whole"
+    )
+
+
 @pytest.mark.parametrize("part", [[], None, {}, {"study": 1}, {"study": {"spec": 1}}])
 def test_a_header_of_version_1_that_is_none_is_one_line(
     folder: Path, part: object

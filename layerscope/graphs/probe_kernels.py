@@ -63,13 +63,13 @@ class AdvanceKernel:
     """The head of a replay in one kernel: the next step of a feed, and its inputs."""
 
     def __init__(self, feed: Feed) -> None:
-        """Compile (once a process) and bind the kernel to the pools of `feed`.
+        """Compile (once a device) and bind the kernel to the pools of `feed`.
 
         Raises:
             MeasurementError: NVRTC or the driver refuses.
         """
-        self._function = _compiled("layerscope_advance", _ADVANCE_SOURCE)
         device = feed.device
+        self._function = _compiled(device, "layerscope_advance", _ADVANCE_SOURCE)
         rows = [
             (pool.rows.data_ptr(), pool.target.data_ptr(), pool.target.nbytes)
             for pool in feed.pools
@@ -100,11 +100,12 @@ class AdvanceKernel:
 
 
 @cache
-def _compiled(name: str, source: str) -> Any:  # noqa: ANN401 (untyped bindings)
+def _compiled(device: torch.device, name: str, source: str) -> Any:  # noqa: ANN401
+    """The kernel `name`, loaded into the context of `device`, which is the current."""
     program = _check(
         nvrtc.nvrtcCreateProgram(source.encode(), b"layerscope.cu", 0, [], [])
     )
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
     _check(nvrtc.nvrtcCompileProgram(program, len(options), options))
     image = b"\0" * _check(nvrtc.nvrtcGetCUBINSize(program))

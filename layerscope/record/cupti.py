@@ -73,9 +73,12 @@ class CuptiRecorder:
         try:
             yield
         finally:
-            torch.cuda.synchronize()
-            self._buffers.flush()
-            self._buffers.detach()
+            try:
+                torch.cuda.synchronize()
+                self._buffers.flush()
+            finally:
+                self._buffers.detach()
+                self._node_numbers.clear()  # replays hold the problem they run on
 
     def record(self, launches: Sequence[Launch]) -> list[Recorded]:
         """Launch all, flush once, and group the records by launch.

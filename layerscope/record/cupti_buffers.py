@@ -7,6 +7,7 @@ only the layouts of records come from cupti-python.
 
 import ctypes
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ Records: TypeAlias = np.ndarray[Any, np.dtype[np.void]]
 _BUFFER_BYTES: Final = 8 * 1024 * 1024
 _FORCED: Final = 1
 _SUCCESS: Final = 0
+_END: Final = -1
 
 _Requested: Final = ctypes.CFUNCTYPE(
     None,
@@ -45,13 +47,16 @@ KINDS: Final = tuple(_LAYOUTS)
 """The activity kinds that can be read."""
 
 
+_KEPT: Final[list["Buffers"]] = []
+"""Whoever was registered: CUPTI may call these for as long as the process lives."""
+
+
 class Buffers:
     """Collects records of the three kinds from when it is registered."""
 
     def __init__(self) -> None:
         self._lent: dict[int, Any] = {}
         self._filled: list[bytes] = []
-        # CUPTI calls these for as long as the process lives: they must not go.
         self._callbacks = (_Requested(self._request), _Completed(self._complete))
 
     def attach(self) -> None:
@@ -60,9 +65,14 @@ class Buffers:
         Raises:
             MeasurementError: CUPTI refuses.
         """
+        _KEPT.append(self)
         _call("cuptiActivityRegisterCallbacks", *self._callbacks)
-        for kind in KINDS:
-            _call("cuptiActivityEnable", ctypes.c_uint32(kind))
+        try:
+            for kind in KINDS:
+                _call("cuptiActivityEnable", ctypes.c_uint32(kind))
+        except MeasurementError:
+            self.detach()
+            raise
 
     def flush(self) -> None:
         """Take over everything that was recorded until now.
@@ -75,21 +85,30 @@ class Buffers:
     def detach(self) -> None:
         """Record no longer, and leave nothing of CUPTI in the process.
 
-        Raises:
-            MeasurementError: CUPTI refuses.
+        What CUPTI says of it changes nothing: there is no other way to let it go.
         """
         for kind in KINDS:
-            _call("cuptiActivityDisable", ctypes.c_uint32(kind))
-        _call("cuptiFinalize")
+            _library().cuptiActivityDisable(ctypes.c_uint32(kind))
+        _library().cuptiFinalize()
 
     def take(self) -> dict[int, Records]:
-        """The records since the last call, by kind, each in the layout of its kind."""
+        """The records since the last call, by kind, each in the layout of its kind.
+
+        Raises:
+            MeasurementError: CUPTI's records are shorter than these layouts, which are
+                then those of another version.
+        """
         filled, self._filled = self._filled, []
         raw: dict[int, list[bytes]] = {kind: [] for kind in KINDS}
         for buffer in filled:
-            for kind, start in _walk(buffer):
-                if kind in raw:
-                    raw[kind].append(buffer[start : start + layout(kind).itemsize])
+            records = [*_walk(buffer), (_END, len(buffer))]
+            for (kind, start), (_, end) in pairwise(records):
+                if kind not in raw:
+                    continue
+                size = layout(kind).itemsize
+                if end - start < size:
+                    raise MeasurementError(_unlike(end - start, size))
+                raw[kind].append(buffer[start : start + size])
         return {
             kind: np.frombuffer(b"".join(records), dtype=layout(kind))
             for kind, records in raw.items()
@@ -104,6 +123,14 @@ class Buffers:
     def _complete(self, _: int, __: int, buffer: int, ___: int, valid: int) -> None:
         self._filled.append(ctypes.string_at(buffer, valid))
         del self._lent[buffer]
+
+
+def _unlike(found: int, expected: int) -> str:
+    return (
+        f"CUPTI's records have {found} bytes where cupti-python expects {expected}: "
+        "the two packages are of different versions; install the pair that "
+        "constraints.txt names, or take --recorder torch.profiler"
+    )
 
 
 @cache

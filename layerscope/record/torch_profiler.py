@@ -64,7 +64,10 @@ class TorchProfilerRecorder:
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Nothing stays attached between calls of `record`."""
-        yield
+        try:
+            yield
+        finally:
+            self._expected.clear()  # replays hold the problem they run on
 
     def record(self, launches: Sequence[Launch]) -> list[Recorded]:
         """Launch all under one profiler session and map what it saw.

@@ -6,7 +6,7 @@ from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import Fact
 from layerscope.run_header import RunHeader
-from layerscope.study import CallableSpec, Spec
+from layerscope.study import L2_FACTOR, CallableSpec, Spec
 from layerscope.units import format_bytes, format_count, format_number
 
 
@@ -108,17 +108,10 @@ def _draft(header: RunHeader, spec: DraftSpec) -> Iterator[Fact]:
 
 def _w2(header: RunHeader, spec: DraftSpec) -> str:
     """Where every arm finds w2: in memory, in the cache, or on chip."""
-    size = format_bytes(spec.w2_bytes)
-    l2_bytes = header.environment.device.l2_bytes
-    if not l2_bytes:
-        later = "whether later tokens find it in a cache is not known here"
-    elif spec.w2_bytes > l2_bytes:
-        later = "cold again at later tokens: larger than the L2 of "
-        later += format_bytes(l2_bytes)
-    else:
-        later = "warm by nature at later tokens: it fits the L2 of "
-        later += format_bytes(l2_bytes)
-    told = [f"{size}, a copy a pass: cold at the first token"]
+    told = [
+        f"{format_bytes(spec.w2_bytes)}, a copy a pass: {_first_token(header, spec)}"
+    ]
+    later = _later_tokens(header, spec)
     for arm, reads in header.w2_reads.items():
         if reads == 1:
             told.append(f"{arm} reads it once a pass, and keeps it on chip")
@@ -127,10 +120,36 @@ def _w2(header: RunHeader, spec: DraftSpec) -> str:
     return "; ".join(told)
 
 
+def _first_token(header: RunHeader, spec: DraftSpec) -> str:
+    l2_bytes = header.environment.device.l2_bytes
+    if not l2_bytes:
+        return "where a pass's first token finds it is not known here"
+    if min(header.study.lengths) * spec.w2_bytes < L2_FACTOR * l2_bytes:
+        return "even a pass's first token may find it in the L2"
+    return "cold at the first token"
+
+
+def _later_tokens(header: RunHeader, spec: DraftSpec) -> str:
+    """What the cache holds of w2 once the first token has read it.
+
+    Sizes near that of the cache are neither here nor there: which lines stay is up to
+    its replacement.
+    """
+    l2_bytes = header.environment.device.l2_bytes
+    beside = f"an L2 of {format_bytes(l2_bytes)}"
+    if not l2_bytes:
+        return "whether later tokens find it in a cache is not known here"
+    if 2 * spec.w2_bytes <= l2_bytes:
+        return f"warm by nature at later tokens: it fits {beside}"
+    if spec.w2_bytes >= 2 * l2_bytes:
+        return f"cold again at later tokens: it is larger than {beside}"
+    return f"cold in part at later tokens: it is about as large as {beside}"
+
+
 def _callables(spec: CallableSpec, steps: int) -> Iterator[Fact]:
     yield Fact("inputs", ", ".join(spec.inputs) or "none")
     changing = (
-        f"{steps} different ones, one a replay"
+        f"{steps} different ones, changed with the input step"
         if steps > 1
         else "the same at every replay"
     )

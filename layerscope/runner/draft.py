@@ -7,7 +7,7 @@ from layerscope.layers.feed import Feed
 from layerscope.regions import Region, region
 from layerscope.registry import DispatchedDraft
 from layerscope.run_header import RegionBytes
-from layerscope.study import AA_SUFFIX
+from layerscope.study import AA_SUFFIX, L2_FACTOR
 
 
 class DraftWorkload:
@@ -66,11 +66,11 @@ class DraftWorkload:
     def cache_warnings(self, passes: int, l2_bytes: int) -> Iterator[str]:
         """A warning where w2 is still in the cache when a pass comes round again."""
         weights = passes * self._problem.spec.w2_bytes
-        if weights < 2 * l2_bytes:
+        if weights < L2_FACTOR * l2_bytes:
             yield (
-                f"{passes} passes have {weights / 1e6:.0f} MB of w2, less than twice "
-                f"the L2 cache of {l2_bytes / 1e6:.0f} MB: even a pass's first token "
-                "may find it there; raise --passes"
+                f"{passes} passes have {weights / 1e6:.0f} MB of w2, less than "
+                f"{L2_FACTOR} times the L2 cache of {l2_bytes / 1e6:.0f} MB: even a "
+                "pass's first token may find it there; raise --passes"
             )
 
     def _dispatched(self, arm: str) -> DispatchedDraft:

@@ -45,8 +45,14 @@ class DraftStudy:
         return DraftOptions(passes=study.passes, steps=study.steps, seed=study.seed)
 
 
-def draft_study(study: Study, spec: DraftSpec) -> DraftStudy:
-    """The draft's part of `study`: the same arms, in its share of the time."""
+def draft_study(study: Study) -> DraftStudy | None:
+    """The draft's part of `study`: the same arms, in its share of the time.
+
+    None where the study has no draft, or no arm's backend has one.
+    """
+    spec = study.draft
+    if spec is None or all(load(arm.backend).build_draft is None for arm in study.arms):
+        return None
     return DraftStudy(
         msgspec.structs.replace(
             study,
@@ -67,16 +73,12 @@ def draft_bytes(draft: DraftStudy) -> int:
 def profile_draft(draft: DraftStudy, setting: Setting) -> None:
     """Measure the draft of every arm that has one, beside the layer's run.
 
-    Where no arm's backend has one, there is nothing to do.
-
     Raises:
         BackendError: an arm cannot be built, or drafts wrong tokens.
         MeasurementError: the device cannot measure it.
         RecordError: the run could not be written; what was saved before is kept.
     """
     study = draft.study
-    if all(load(arm.backend).build_draft is None for arm in study.arms):
-        return
     folder = setting.options.output / DRAFT_FOLDER
     writer = RunWriter(folder, setting.header(study))
     with partial_on_failure(writer):

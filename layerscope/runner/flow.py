@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from layerscope.errors import InputError, MeasurementError
+from layerscope.errors import InputError, LayerscopeError, MeasurementError
 from layerscope.graphs import device as devices
 from layerscope.graphs.memory import check_memory
 from layerscope.layers.checkpoint import load_layer
@@ -19,6 +19,7 @@ from layerscope.run_header import RunHeader
 from layerscope.runner.bench import open_bench
 from layerscope.runner.drafting import (
     DRAFT_SHARE,
+    DraftStudy,
     draft_bytes,
     draft_study,
     profile_draft,
@@ -52,19 +53,27 @@ def profile(study: Study, options: RunnerOptions) -> Run:
     with devices.spare_core(device), torch.no_grad():
         setting = open_setting(device, options)
         _refuse(study, spec, device)
-        check_memory(device, _needed_bytes(study, spec))
-        _profile_layer(study, spec, setting)
-        if study.draft is not None:
-            profile_draft(draft_study(study, study.draft), setting)
+        draft = draft_study(study)
+        check_memory(device, _needed_bytes(study, spec, draft))
+        _profile_layer(study, spec, setting, has_draft=draft is not None)
+        if draft is not None:
+            _profile_draft(draft, setting)
         return load(options.output)
 
 
-def _needed_bytes(study: Study, spec: LayerSpec) -> int:
+def _profile_draft(draft: DraftStudy, setting: Setting) -> None:
+    try:
+        profile_draft(draft, setting)
+    except LayerscopeError as error:
+        shown = f"layerscope show {setting.options.output}"
+        msg = f"{error}; the layer's run is whole: {shown}"
+        raise type(error)(msg) from error
+
+
+def _needed_bytes(study: Study, spec: LayerSpec, draft: DraftStudy | None) -> int:
     """Bytes of the larger of the study's problems, which never exist together."""
-    needed = estimate_bytes(spec, study.passes, study.steps)
-    if study.draft is not None:
-        needed = max(needed, draft_bytes(draft_study(study, study.draft)))
-    return needed
+    layer_bytes = estimate_bytes(spec, study.passes, study.steps)
+    return max(layer_bytes, 0 if draft is None else draft_bytes(draft))
 
 
 def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
@@ -87,7 +96,9 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
         raise MeasurementError("; ".join(found))
 
 
-def _profile_layer(study: Study, spec: LayerSpec, setting: Setting) -> None:
+def _profile_layer(
+    study: Study, spec: LayerSpec, setting: Setting, *, has_draft: bool
+) -> None:
     writer = RunWriter(setting.options.output, setting.header(study))
     with partial_on_failure(writer):
         writer.checkpoint()  # from here on a killed run can be read, and says so
@@ -95,8 +106,9 @@ def _profile_layer(study: Study, spec: LayerSpec, setting: Setting) -> None:
         problem = _make_problem(study, spec, setting, writer.header)
         made_s = time.monotonic()
         workload = _build(study, problem, writer.header, setting.progress)
-        share = 1.0 if study.draft is None else 1.0 - DRAFT_SHARE
-        budget_s = share * study.time_budget_s
+        budget_s = study.time_budget_s * (1.0 - DRAFT_SHARE if has_draft else 1.0)
+        if study.draft is not None and not has_draft:
+            writer.header.warnings.append("no arm has a draft, so none was measured")
         bench = open_bench(study, workload, writer, setting.progress, budget_s)
         run_phases(bench, setting.recorder)
         finish(writer, began_s, made_s)

@@ -16,8 +16,7 @@ from layerscope.layers.spec import DType
 from layerscope.regions import Region, region
 from layerscope.registry import Dispatched
 from layerscope.run_header import RegionBytes
-from layerscope.runner.workload import L2_FACTOR
-from layerscope.study import AA_SUFFIX
+from layerscope.study import AA_SUFFIX, L2_FACTOR
 
 
 class LayerWorkload:

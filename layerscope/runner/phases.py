@@ -46,7 +46,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
     bench.release()
     if bench.is_cut:
         header.warnings.append(
-            f"the time budget of {study.time_budget_s:g} s ended before the plan was "
+            f"its {bench.budget_s:g} s of the time budget ended before the plan was "
             "done: fewer rounds or captures were made; raise --time-budget"
         )
 

@@ -1,13 +1,10 @@
 """What a bench measures, whoever made it: a layer, a draft, or foreign callables."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from layerscope.layers.feed import Feed
 from layerscope.run_header import RegionBytes
-
-L2_FACTOR: Final = 5
-"""Replays must touch this many times the L2 cache, so that no pass finds it warm."""
 
 
 class Workload(Protocol):

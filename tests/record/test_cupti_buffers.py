@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from layerscope.errors import MeasurementError
+
 buffers = pytest.importorskip(
     "layerscope.record.cupti_buffers",
     reason="the cuda extra is not installed",
@@ -38,3 +40,20 @@ def test_an_empty_buffer_has_no_records() -> None:
     collected = buffers.Buffers()
     collected._filled = [b""]
     assert all(len(found) == 0 for found in collected.take().values())
+
+
+def test_records_that_are_shorter_than_their_layout_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another version of CUPTI wrote them: no field can be trusted."""
+    written = records(KERNEL, 1, 2)
+    size = buffers.layout(KERNEL).itemsize
+    newer = np.dtype([("kind", "<i4"), ("rest", "V", size + 28)])
+    monkeypatch.setattr(buffers, "layout", lambda _: newer)
+    collected = buffers.Buffers()
+    collected._filled = [written]
+    with pytest.raises(MeasurementError) as caught:
+        collected.take()
+    assert str(caught.value).startswith(
+        f"CUPTI's records have {size} bytes where cupti-python expects {size + 32}: "
+    )

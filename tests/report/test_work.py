@@ -56,20 +56,39 @@ def test_a_draft_says_what_it_draws_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("l2_bytes", "later"),
+    ("l2_bytes", "first", "later"),
     [
-        (60_000_000, "cold again at later tokens: larger than the L2 of 60.00 MB"),
-        (80_000_000, "warm by nature at later tokens: it fits the L2 of 80.00 MB"),
-        (0, "whether later tokens find it in a cache is not known here"),
+        (
+            30_000_000,
+            "cold at the first token",
+            "cold again at later tokens: it is larger than an L2 of 30.00 MB",
+        ),
+        (
+            60_000_000,
+            "cold at the first token",
+            "cold in part at later tokens: it is about as large as an L2 of 60.00 MB",
+        ),
+        (
+            160_000_000,
+            "even a pass's first token may find it in the L2",
+            "warm by nature at later tokens: it fits an L2 of 160.0 MB",
+        ),
+        (
+            0,
+            "where a pass's first token finds it is not known here",
+            "whether later tokens find it in a cache is not known here",
+        ),
     ],
 )
-def test_every_arm_says_where_it_finds_w2(l2_bytes: int, later: str) -> None:
-    """Cold at the first token; then as far as the cache holds it, or on chip."""
+def test_every_arm_says_where_it_finds_w2(
+    l2_bytes: int, first: str, later: str
+) -> None:
+    """Cold at the first token if so; then as far as the cache holds it, or on chip."""
     reads = {"reference": 5, "fused": 1}
     run = run_of(DRAFT, l2_bytes=l2_bytes, w2_reads=reads)
     assert facts(build_report(run))["w2"] == (
-        "77.79 MB, a copy a pass: cold at the first token; reference reads it 5 times "
-        f"a pass, {later}; fused reads it once a pass, and keeps it on chip"
+        f"77.79 MB, a copy a pass: {first}; reference reads it 5 times a pass, {later}; "
+        "fused reads it once a pass, and keeps it on chip"
     )
 
 
@@ -126,7 +145,7 @@ def test_callables_say_what_they_are_called_on() -> None:
     assert report.title == "callables"
     found = facts(report)
     assert found["inputs"] == "bfloat16 [6, 2048], int64 [6]"
-    assert found["values"] == "32 different ones, one a replay"
+    assert found["values"] == "32 different ones, changed with the input step"
     assert found["regions"] == "attention = self_attn; moe = mlp*, gate"
     assert report.tables[0].title == "call: one pass, change against reference"
     assert not any("unfused torch" in note for note in report.notes)

@@ -9,7 +9,8 @@ from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.plugin import DraftContext
 from layerscope.run import load
-from layerscope.runner import RunnerOptions, profile
+from layerscope.runner import RunnerOptions, phases, profile
+from layerscope.runner.bench import Bench
 from layerscope.runner.drafting import draft_study
 from layerscope.study import Study
 from tests.runner import fakes
@@ -45,9 +46,14 @@ def test_a_draft_is_the_same_study_of_another_problem_in_its_share_of_the_time()
     layer = msgspec.structs.replace(
         fakes.study(seed=7), time_budget_s=100.0, draft=DRAFT
     )
-    assert draft_study(layer, DRAFT).study == msgspec.structs.replace(
+    layer = msgspec.structs.replace(layer, arms=(REFERENCE,))
+    draft = draft_study(layer)
+    assert draft is not None
+    assert draft.spec == DRAFT
+    assert draft.study == msgspec.structs.replace(
         layer, spec=DRAFT, draft=None, steps=8, time_budget_s=30.0
     )
+    assert draft_study(msgspec.structs.replace(layer, draft=None)) is None
 
 
 def test_the_draft_is_a_run_of_its_own_beside_the_layer(
@@ -107,7 +113,35 @@ def test_where_no_arm_has_a_draft_there_is_no_run_of_one(
     run = profile(msgspec.structs.replace(study, arms=(FUSED,)), options)
     assert run.header.status == "complete"
     assert run.draft is None
+    assert "no arm has a draft, so none was measured" in run.header.warnings
     assert not (options.output / "draft").exists()
+
+
+@pytest.mark.parametrize(
+    ("has_draft", "budget_s"), [(True, "70"), (False, "100"), (None, "100")]
+)
+def test_the_draft_takes_its_part_of_the_time_only_where_there_is_one(
+    study: Study,
+    options: RunnerOptions,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_draft: bool | None,
+    budget_s: str,
+) -> None:
+    """The layer has all of it where no draft is asked for, and where none can be."""
+    install(**({} if has_draft else {"build_draft": None}))
+    monkeypatch.setattr(
+        Bench, "must_stop", lambda bench, *_: setattr(bench, "is_cut", 1)
+    )
+    draft = None if has_draft is None else DRAFT
+    plan = msgspec.structs.replace(
+        study, arms=(FUSED,), draft=draft, time_budget_s=100.0, captures=1
+    )
+    monkeypatch.setattr(phases, "_ANCHOR_SHARE", 0.0)
+    run = profile(plan, options)
+    (line,) = [line for line in run.header.warnings if "of the time budget" in line]
+    assert line.startswith(f"its {budget_s} s of the time budget ended")
 
 
 def wrong(context: DraftContext) -> ReferenceDraft:
@@ -127,7 +161,10 @@ def test_a_draft_with_a_wrong_token_is_refused_and_the_layer_kept(
 ) -> None:
     """Before it is timed; the layer's run was whole before."""
     install(build_draft=wrong)
-    with pytest.raises(BackendError, match=r"fused is wrong: .*it was not timed"):
+    with pytest.raises(
+        BackendError,
+        match=r"fused is wrong: .*it was not timed; the layer's run is whole: ",
+    ):
         profile(study, options)
     run = load(options.output)
     assert run.header.status == "complete"

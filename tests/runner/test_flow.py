@@ -29,6 +29,8 @@ from layerscope.run_header import NumericsCheck
 from layerscope.runner import RunnerOptions, flow, profile
 from layerscope.runner import phases as phases_of_a_study
 from layerscope.runner.anchors import Phase
+from layerscope.runner.bench import Bench
+from layerscope.runner.numerics import check_arms
 from layerscope.study import Arm, Study
 from tests.runner import fakes
 from tests.runner.fakes import AGAIN, FUSED, REFERENCE, Install
@@ -164,8 +166,8 @@ def test_a_budget_that_has_ended_leaves_the_fewest_that_tell(
     assert run.header.status == "complete"
     (warning,) = run.header.warnings
     assert warning == (
-        "the time budget of 1e-09 s ended before the plan was done: fewer rounds or "
-        "captures were made; raise --time-budget"
+        "its 1e-09 s of the time budget ended before the plan was done: fewer rounds "
+        "or captures were made; raise --time-budget"
     )
 
 
@@ -441,6 +443,23 @@ def test_a_disk_that_is_full_before_any_sample_leaves_no_folder(
     with pytest.raises(RecordError, match="nothing could be kept"):
         profile(study, options)
     assert not options.output.exists()
+
+
+def test_every_capture_is_checked_those_that_are_recorded_too(
+    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture of its own may be wrong where the one before it was right."""
+    checked: list[int] = []
+
+    def note(bench: Bench) -> list[NumericsCheck]:
+        checked.append(bench._captures)
+        return check_arms(bench)
+
+    monkeypatch.setattr(phases_of_a_study, "check_arms", note)
+    two = msgspec.structs.replace(study, captures=2, time_budget_s=60.0)
+    monkeypatch.setattr(phases_of_a_study, "_ANCHOR_SHARE", 0.0)
+    profile(two, replace(options, recorder="auto"))
+    assert checked == [1, 2, 3, 4]
 
 
 def test_the_worst_check_of_every_arm_is_kept() -> None:
