@@ -14,8 +14,9 @@ A backend is one `BackendSpec` behind an entry point of the group
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from layerscope.environment import DeviceFacts
@@ -99,7 +100,11 @@ class Built(Protocol):
         """Device memory it allocated beyond the problem's own."""
 
     def plan(self, shape: StepShape) -> Step | WholeStep | None:
-        """The step to run, or None to leave it to the fallback; host only."""
+        """The step to run, or None where it has none for `shape`; host only.
+
+        None for the problem's own shape refuses the arm: the fallback runs regions that
+        a backend does not cover, never all of a backend's own.
+        """
 
 
 class DraftStep(Protocol):
@@ -145,6 +150,11 @@ class Waits:
 
     peers: tuple[Tensor, ...] = ()
     """A buffer of every rank that this rank may write to; empty on one rank."""
+
+    @classmethod
+    def on(cls, device: torch.device) -> Self:
+        """What waits on `device` obey, on one rank; none has given up yet."""
+        return cls(abort=torch.zeros(1, dtype=torch.int32, device=device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-import torch
-
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError
 from layerscope.layers.draft import DraftProblem
@@ -27,6 +25,7 @@ from layerscope.plugin import (
     Waits,
     WholeStep,
 )
+from layerscope.plugin_fields import faults
 from layerscope.regions import Region
 from layerscope.run_header import Build, Decision
 from layerscope.study import Arm
@@ -112,9 +111,10 @@ def load(name: str) -> BackendSpec:
     except (Exception, SystemExit) as error:
         # The one place, with `reasons`, that takes any exception for an answer: this
         # is foreign code, and what is wrong with it must not end what is not.
+        module, *_ = entry.value.split(":")  # `entry.module` fails as `load` may have
         msg = (
             f"backend {name} ({origin(entry)}) cannot be imported: {_cause(error)}; "
-            f"see where: python -c 'import {entry.module}'"
+            f"see where: python -c 'import {module}'"
         )
         raise BackendError(msg) from error
     return _checked(entry, backend)
@@ -137,6 +137,10 @@ def _checked(entry: EntryPoint, backend: object) -> BackendSpec:
             "point must have the same name"
         )
         raise BackendError(msg)
+    wrong = faults(backend)
+    if wrong:
+        msg = f"backend {name} ({origin(entry)}) is broken: {'; '.join(wrong)}"
+        raise BackendError(f"{msg}; tell its author")
     return backend
 
 
@@ -191,7 +195,7 @@ def switch_values(arm: Arm, backend: BackendSpec) -> dict[str, str]:
 def dispatch(
     arm: Arm, problem: Problem, backend: BackendSpec | None = None
 ) -> Dispatched:
-    """Build the arm's backend, and the fallback where it leaves regions out.
+    """Build the arm's backend, and the fallback for regions that it does not cover.
 
     Args:
         arm: which backend, and its switches.
@@ -199,13 +203,16 @@ def dispatch(
         backend: the arm's, where it is not to be found by name.
 
     Raises:
-        BackendError: a build failed, or nothing runs some region.
+        BackendError: a build failed, the backend declined the step, or nothing runs
+            some region.
     """
     backend = backend or load(arm.backend)
     start_s = time.perf_counter()
     built, step = _build(backend, problem, switch_values(arm, backend))
     device_bytes = built.device_bytes
     regions = problem.spec.regions
+    if step is None:
+        raise BackendError(_declined(arm))
     if isinstance(step, WholeStep):
         steps: dict[Region, Step] = {}
         reasons = dict.fromkeys(regions, f"counted as other: {step.why_whole}")
@@ -213,9 +220,8 @@ def dispatch(
     else:
         steps, extra_bytes = _by_region(backend, step, problem)
         device_bytes += extra_bytes
-        why = "declined this step" if step is None else "does not cover it"
         missing = [region for region in regions if steps[region] is not step]
-        reasons = dict.fromkeys(missing, f"{arm.backend} {why}")
+        reasons = dict.fromkeys(missing, f"{arm.backend} does not cover it")
         runs = {name: FALLBACK if name in missing else arm.backend for name in regions}
     return Dispatched(
         arm=arm,
@@ -252,7 +258,7 @@ def dispatch_draft(
     start_s = time.perf_counter()
     context = DraftContext(
         problem=problem,
-        waits=_waits(problem.device),
+        waits=Waits.on(problem.device),
         switches=switch_values(arm, backend),
     )
     built = backend.build_draft(context)
@@ -266,7 +272,7 @@ def dispatch_draft(
 def _build(
     backend: BackendSpec, problem: Problem, switches: Mapping[str, str]
 ) -> tuple[Built, Step | WholeStep | None]:
-    waits = _waits(problem.device)
+    waits = Waits.on(problem.device)
     built = backend.build(BuildContext(problem=problem, waits=waits, switches=switches))
     spec = problem.spec
     shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
@@ -274,23 +280,27 @@ def _build(
 
 
 def _by_region(
-    backend: BackendSpec, step: Step | None, problem: Problem
+    backend: BackendSpec, step: Step, problem: Problem
 ) -> tuple[dict[Region, Step], int]:
     """Who runs each region, and the bytes that the fallback allocated, if any."""
     covers = backend.covers.get(problem.spec.model.family, ())
-    steps = {} if step is None else dict.fromkeys(covers, step)
+    steps = dict.fromkeys(covers, step)
     missing = [region for region in problem.spec.regions if region not in steps]
     if not missing:
         return steps, 0
     built, fallback = _build(load(FALLBACK), problem, {})
     if fallback is None or isinstance(fallback, WholeStep):
-        msg = f"the fallback {FALLBACK} declined the step; this is a bug, please report"
-        raise BackendError(msg)
+        raise BackendError(_declined(Arm(backend=FALLBACK)))
     return steps | dict.fromkeys(missing, fallback), built.device_bytes
 
 
-def _waits(device: torch.device) -> Waits:
-    return Waits(abort=torch.zeros(1, dtype=torch.int32, device=device))
+def _declined(arm: Arm) -> str:
+    if arm.backend == FALLBACK:
+        return f"the fallback {FALLBACK} declined the step; this is a bug, please report"
+    return (
+        f"{arm.name} declined this step: it would be {FALLBACK} once more; leave it "
+        "out of --arms"
+    )
 
 
 def _report(arm: Arm, start_s: float, device_bytes: int) -> Build:

@@ -91,12 +91,15 @@ class ArmUnderTest:
     def replay(self, step: int) -> tuple[Tensor, ...]:
         """Run every pass on the inputs of `step`; copies of all that they wrote.
 
-        What the passes must write is poisoned before.
+        What the passes must write is poisoned before. The player has a stream of its
+        own, so it waits for whatever is prepared on torch's.
         """
         if self._replay is None:
+            self.wait()
             self._replay = self._player.capture(self._play, self.problem.passes)
         restart(self.problem.feed, 1, step)
         poison(self.problem)
+        self.wait()
         self._replay.launch()
         self.wait()
         return tuple(tensor.clone() for tensor in self._results())

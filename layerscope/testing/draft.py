@@ -6,7 +6,7 @@ import msgspec
 import torch
 
 from layerscope.graphs.players import head_for, player_for
-from layerscope.graphs.replay import Replay
+from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.draft import (
     DraftOptions,
     DraftProblem,
@@ -37,7 +37,7 @@ def draft(
     problem = make_draft(spec, options)
     context = DraftContext(
         problem=problem,
-        waits=Waits(abort=torch.zeros(1, dtype=torch.int32, device=device)),
+        waits=Waits.on(device),
         switches=switch_values(arm, backend),
     )
     built = backend.build_draft(context)
@@ -76,12 +76,12 @@ def _footprint(problem: DraftProblem, step: DraftStep) -> Iterator[str]:
 def _tokens(problem: DraftProblem, step: DraftStep, bound: float) -> Iterator[str]:
     """What is wrong with the tokens, over replays of every step and one more."""
     player = player_for(problem.device)
+    player.wait()  # it captures on a stream of its own
     replay = player.capture(_body(problem, step), _PASSES)
     before: list[torch.Tensor] = []
     first: list[torch.Tensor] = []
     for number in (*range(_STEPS), 0):
-        _launch(problem, replay, number)
-        player.wait()
+        _launch(problem, player, replay, number)
         chosen = [each.chosen.clone() for each in problem.passes]
         wrong = [_wrong_tokens(problem, index, bound) for index in range(_PASSES)]
         if before and any(map(is_same, chosen, before)):
@@ -108,10 +108,16 @@ def _body(problem: DraftProblem, step: DraftStep) -> Callable[[int], None]:
     return play
 
 
-def _launch(problem: DraftProblem, replay: Replay, step: int) -> None:
+def _launch(problem: DraftProblem, player: Player, replay: Replay, step: int) -> None:
+    """Replay `step` on poisoned results, and wait for it.
+
+    The player has a stream of its own, so it also waits for what prepares the replay.
+    """
     restart(problem.feed, 1, step)
     poison_draft(problem)
+    player.wait()
     replay.launch()
+    player.wait()
 
 
 def _wrong_tokens(problem: DraftProblem, index: int, bound: float) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-import torch
 from torch import Tensor
 
 from layerscope.layers.problem import Problem
@@ -41,10 +40,9 @@ def build_and_plan(
     for index in range(problem.passes):
         may_write |= writable(problem, spec.regions, index)
     watch = Watch(tensors)
-    abort = torch.zeros(1, dtype=torch.int32, device=problem.device)
     context = BuildContext(
         problem=problem,
-        waits=Waits(abort=abort),
+        waits=Waits.on(problem.device),
         switches=switch_values(arm, backend),
     )
     built = backend.build(context)

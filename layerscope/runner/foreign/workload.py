@@ -23,8 +23,7 @@ from layerscope.runner.foreign.results import (
     spoil,
     tensors_in,
 )
-from layerscope.runner.workload import L2_FACTOR
-from layerscope.study import AA_SUFFIX
+from layerscope.study import AA_SUFFIX, L2_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
