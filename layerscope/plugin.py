@@ -65,10 +65,7 @@ class Step(Protocol):
         """
 
     def touched_bytes(self, region: Region) -> int | None:
-        """Bytes that `region` of one pass reads and writes, operand by operand.
-
-        None where the backend cannot tell.
-        """
+        """Bytes `region` of a pass reads and writes, by operand; None if not known."""
 
 
 @runtime_checkable
@@ -102,8 +99,7 @@ class Built(Protocol):
     def plan(self, shape: StepShape) -> Step | WholeStep | None:
         """The step to run, or None where it has none for `shape`; host only.
 
-        None for the problem's own shape refuses the arm: the fallback runs regions that
-        a backend does not cover, never all of a backend's own.
+        None for the problem's own step refuses the arm: it would be the fallback's.
         """
 
 
@@ -286,9 +282,7 @@ class BackendSpec:
     writes, so that a full edge before them may become a programmatic one."""
 
     def refusals(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
-        """Every reason why this backend cannot run `spec` on `device`; no GPU work.
-
-        Each reads on from the backend's name.
+        """Every reason against `spec` on `device`, read on from the name; no GPU work.
 
         Raises:
             TypeError: `check` gives text instead of a sequence of reasons.

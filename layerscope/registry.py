@@ -106,15 +106,16 @@ def load(name: str) -> BackendSpec:
         msg = f"unknown arm {name!r}; {hint}backends here: {', '.join(found)}"
         raise InputError(msg)
     entry = found[name]
+    if not entry.pattern.match(entry.value):
+        msg = f"backend {name} ({origin(entry)}) is no module:object; tell its author"
+        raise BackendError(msg)
     try:
         backend: object = entry.load()
     except (Exception, SystemExit) as error:
-        # The one place, with `reasons`, that takes any exception for an answer: this
-        # is foreign code, and what is wrong with it must not end what is not.
-        module, *_ = entry.value.split(":")  # `entry.module` fails as `load` may have
+        # As in `reasons`: what is wrong with foreign code must not end what is not.
         msg = (
             f"backend {name} ({origin(entry)}) cannot be imported: {_cause(error)}; "
-            f"see where: python -c 'import {module}'"
+            f"see where: python -c 'import {entry.module}'"
         )
         raise BackendError(msg) from error
     return _checked(entry, backend)
@@ -139,8 +140,9 @@ def _checked(entry: EntryPoint, backend: object) -> BackendSpec:
         raise BackendError(msg)
     wrong = faults(backend)
     if wrong:
-        msg = f"backend {name} ({origin(entry)}) is broken: {'; '.join(wrong)}"
-        raise BackendError(f"{msg}; tell its author")
+        why = "; ".join([*wrong, "tell its author"])
+        msg = f"backend {name} ({origin(entry)}) is broken: {why}"
+        raise BackendError(msg)
     return backend
 
 
@@ -179,8 +181,7 @@ def check_switches(arm: Arm, backend: BackendSpec) -> list[str]:
     reasons = []
     for name, value in arm.switches.items():
         if name not in known:
-            names = ", ".join(known) or "none"
-            reasons.append(f"has no switch {name}; it has {names}")
+            reasons.append(f"has no switch {name}; it has {', '.join(known) or 'none'}")
         elif value not in known[name]:
             allowed = ", ".join(known[name])
             reasons.append(f"needs {name} to be one of {allowed}, not {value}")
@@ -203,8 +204,7 @@ def dispatch(
         backend: the arm's, where it is not to be found by name.
 
     Raises:
-        BackendError: a build failed, the backend declined the step, or nothing runs
-            some region.
+        BackendError: a build failed, or nothing runs the step or some region of it.
     """
     backend = backend or load(arm.backend)
     start_s = time.perf_counter()
@@ -212,7 +212,9 @@ def dispatch(
     device_bytes = built.device_bytes
     regions = problem.spec.regions
     if step is None:
-        raise BackendError(_declined(arm))
+        why = f"it would be {FALLBACK} once more; leave it out of --arms"
+        msg = f"{arm.name} declined this step: {why}"
+        raise BackendError(msg)
     if isinstance(step, WholeStep):
         steps: dict[Region, Step] = {}
         reasons = dict.fromkeys(regions, f"counted as other: {step.why_whole}")
@@ -242,12 +244,7 @@ def dispatch_draft(
     """Build the arm's draft; None where its backend has none for this problem.
 
     There is no fallback: the draft is one region, and run by another backend it would
-    be that backend's arm once more.
-
-    Args:
-        arm: which backend, and its switches.
-        problem: what to build it for.
-        backend: the arm's, where it is not to be found by name.
+    be that backend's arm once more. Arguments are as in `dispatch`.
 
     Raises:
         BackendError: the build failed.
@@ -290,17 +287,9 @@ def _by_region(
         return steps, 0
     built, fallback = _build(load(FALLBACK), problem, {})
     if fallback is None or isinstance(fallback, WholeStep):
-        raise BackendError(_declined(Arm(backend=FALLBACK)))
+        msg = f"the fallback {FALLBACK} declined the step; this is a bug, please report"
+        raise BackendError(msg)
     return steps | dict.fromkeys(missing, fallback), built.device_bytes
-
-
-def _declined(arm: Arm) -> str:
-    if arm.backend == FALLBACK:
-        return f"the fallback {FALLBACK} declined the step; this is a bug, please report"
-    return (
-        f"{arm.name} declined this step: it would be {FALLBACK} once more; leave it "
-        "out of --arms"
-    )
 
 
 def _report(arm: Arm, start_s: float, device_bytes: int) -> Build:

@@ -23,7 +23,7 @@ FUSED = """
         api_version=1,
         summary="a backend on paper",
         covers={Family.QWEN3_MOE: (Region.O_PROJ_ALL_REDUCE, Region.MOE)},
-        build=None,
+        build=print,
         requires=Requires(device_types=("cuda",), max_rows=4),
         check=lambda spec, device: ["needs patience"],
         switches=(

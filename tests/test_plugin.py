@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+import torch
 
 from layerscope.environment import DeviceFacts
 from layerscope.layers.spec import DType, Family, LayerSpec
@@ -11,6 +12,7 @@ from layerscope.plugin import (
     Numerics,
     Requires,
     StepShape,
+    Waits,
 )
 from layerscope.regions import Region
 from tests import handmade
@@ -81,6 +83,13 @@ def test_all_reasons_against_a_layer_come_at_once() -> None:
 def test_rows_of_a_step_are_those_of_all_requests() -> None:
     """Dispatch may decide on the product."""
     assert StepShape(requests=3, tokens_per_request=6, context=512).rows == 18
+
+
+def test_waits_begin_with_none_given_up() -> None:
+    """One flag on the device, and no other ranks."""
+    waits = Waits.on(torch.device("cpu"))
+    assert (waits.abort.dtype, waits.abort.tolist()) == (torch.int32, [0])
+    assert waits.peers == ()
 
 
 @pytest.mark.parametrize(

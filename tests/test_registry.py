@@ -4,6 +4,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch import Tensor
@@ -236,6 +237,30 @@ def test_a_backend_that_cannot_be_imported_is_one_line_with_the_cause(
     assert "\n" not in str(raised.value)
 
 
+def test_an_entry_point_that_names_no_object_is_one_line(install: Install) -> None:
+    """Metadata may hold anything."""
+    install(("fused", "not a module!"))
+    with pytest.raises(BackendError) as raised:
+        registry.load("fused")
+    assert str(raised.value) == (
+        "backend fused (not a module!) is no module:object; tell its author"
+    )
+
+
+def test_fields_of_wrong_types_are_told_in_one_line(install: Install) -> None:
+    """All at once, when it is loaded, not by whoever reads such a field first."""
+    fields: dict[str, Any] = {"covers": [Region.MOE], "requires": None, "waits": "all"}
+    install(("paper", "paper_broken:BACKEND"), paper_broken=replace(paper(), **fields))
+    with pytest.raises(BackendError) as raised:
+        registry.load("paper")
+    assert str(raised.value) == (
+        "backend paper (paper_broken:BACKEND) is broken: covers is "
+        "[<Region.MOE: 'moe'>], and must be a mapping of families to tuples of "
+        "regions; requires is None, and must be a Requires; waits is 'all', and must "
+        "be a tuple of names; tell its author"
+    )
+
+
 def test_a_backend_of_another_contract_is_refused(install: Install) -> None:
     """Both versions are told."""
     install(("fused", "fused_next:BACKEND"), fused_next=paper(api_version=2))
@@ -378,20 +403,16 @@ def test_regions_that_are_not_covered_fall_back_one_by_one(
     assert found.build.device_bytes > 1_000
 
 
-@pytest.mark.parametrize(
-    ("backend", "why"),
-    [
-        (paper(max_rows=5), "paper declined this step"),
-        (paper({Family.LLAMA: ALL}), "paper does not cover it"),
-    ],
-)
-def test_a_backend_that_runs_nothing_leaves_all_to_the_fallback(
-    install: Install, problem: Problem, backend: BackendSpec, why: str
+def test_a_backend_that_declines_the_step_is_not_measured(
+    install: Install, problem: Problem
 ) -> None:
-    """It declined the step (of six rows), or does not know the family."""
-    found = dispatched(install, problem, backend)
-    assert {type(step) for step in found.steps.values()} == {ReferenceStep}
-    assert [(d.backend, d.reason) for d in found.decisions] == [("reference", why)] * 3
+    """Run by the fallback, its name would stand before the fallback's numbers."""
+    with pytest.raises(BackendError) as raised:
+        dispatched(install, problem, paper(max_rows=5))
+    assert str(raised.value) == (
+        "paper:split=2 declined this step: it would be reference once more; leave it "
+        "out of --arms"
+    )
 
 
 def test_a_fallback_that_declines_is_a_bug_that_is_told(

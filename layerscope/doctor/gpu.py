@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,12 @@ from layerscope.report.diagnosis import Finding, State
 from layerscope.units import format_bytes
 
 SHARING_TOPICS: Final = ("MPS", "MIG", "other processes")
-OTHER_TOPICS: Final = ("variables", "peer access", "ROCm")
+OTHER_TOPICS: Final = ("torch kernels", "variables", "peer access", "ROCm")
 
 _REFUSALS: Final = {
     "MPS": (
         "MPS",
-        "unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "echo quit | nvidia-cuda-mps-control; unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     ),
     "MIG": (
         "MIG",
@@ -105,6 +105,57 @@ def present(device: DeviceFacts, count: int) -> Finding:
     return Finding("GPU", State.OK, ", ".join(parts))
 
 
+def kernels(architecture: str, built_for: Sequence[str]) -> Finding:
+    """Whether torch has kernels that run on `architecture`.
+
+    Compiled ones run on their own major version from their minor one on, PTX is
+    compiled for any later version (CUDA C++ Programming Guide, "Compute Capabilities"
+    and "PTX Compatibility"). AMD's run on their own architecture.
+
+    Args:
+        architecture: of the GPU, such as ``sm_90`` or ``gfx942``.
+        built_for: of `torch.cuda.get_arch_list`.
+    """
+    topic = "torch kernels"
+    if not built_for:
+        return Finding(topic, State.LIMITED, "torch does not tell which it has")
+    fitting = [name for name in built_for if _runs_on(name, architecture)]
+    if fitting:
+        found = f"{fitting[-1]} runs on {architecture}"
+        if fitting[-1].startswith("compute_"):
+            found += ", compiled when it is first used"
+        return Finding(topic, State.OK, found)
+    return Finding(
+        topic,
+        State.MISSING,
+        f"for {', '.join(built_for)}: none runs on {architecture}",
+        "no operator of torch runs on this GPU: no kernel image",
+        f"install torch for {architecture} (see pytorch.org/get-started)",
+        blocks=True,
+    )
+
+
+def _runs_on(built_for: str, architecture: str) -> bool:
+    built, wanted = (
+        _ARCHITECTURE.fullmatch(built_for),
+        _ARCHITECTURE.fullmatch(architecture),
+    )
+    if built is None or wanted is None:
+        return built_for.partition(":")[0] == architecture  # then features: "xnack-"
+    major, minor = int(built["major"]), int(built["minor"])
+    here = int(wanted["major"]), int(wanted["minor"])
+    if built["only"] == "a":  # what this one version has, and no other
+        return here == (major, minor)
+    if built["kind"] == "compute" and not built["only"]:
+        return here >= (major, minor)
+    return here[0] == major and here[1] >= minor
+
+
+_ARCHITECTURE: Final = re.compile(
+    r"(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<only>[af]?)"
+)
+
+
 def unusable(error: RuntimeError) -> Finding:
     """A GPU that torch lists and that fails when it is asked for its properties."""
     return Finding(
@@ -137,10 +188,12 @@ def sharing(
 
 
 def _refused(reason: str) -> Finding:
-    found = re.sub(r"\d+", lambda match: _named(match[0]), reason)
     topic, fix = next(
         (answer for words, answer in _REFUSALS.items() if words in reason), ("GPU", "")
     )
+    found = reason
+    if topic == "other processes":
+        found = re.sub(r"\d+", lambda match: _named(match[0]), reason)
     meaning = "profile refuses: times would not be the layer's alone"
     return Finding(topic, State.REFUSED, found, meaning, fix, blocks=True)
 

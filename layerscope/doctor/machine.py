@@ -42,10 +42,20 @@ class Gpu:
     refusals: list[str]
     """Why ``layerscope profile`` would not touch it now."""
 
+    kernels: Finding
+    """Whether torch has kernels for it."""
+
     @property
     def is_hip(self) -> bool:
         """Whether it is an AMD GPU."""
         return self.facts.type == "hip"
+
+    @property
+    def unrun(self) -> str:
+        """Why nothing is run on it; empty where it can be."""
+        if self.refusals:
+            return _REFUSED
+        return "torch has no kernels for it" if self.kernels.blocks else ""
 
     @property
     def untried(self) -> str:
@@ -54,7 +64,7 @@ class Gpu:
             return _FOR_NVIDIA
         if not has_cuda_bindings(self.device):
             return "needs cuda-bindings"
-        return _REFUSED if self.refusals else ""
+        return self.unrun
 
 
 def sections(wanted: str) -> Examined:
@@ -119,7 +129,8 @@ def _gpu() -> Gpu:
     reasons = refusals(device)  # before anything of ours runs there
     state = read_gpu(found.uuid)
     supports = None if found.type == "hip" else driver.supported_cuda(state)
-    return Gpu(device, found, state, supports, reasons)
+    kernels = gpu.kernels(found.architecture, torch.cuda.get_arch_list())
+    return Gpu(device, found, state, supports, reasons, kernels)
 
 
 def _device(found: Gpu) -> tuple[Finding, ...]:
@@ -139,6 +150,7 @@ def _device(found: Gpu) -> tuple[Finding, ...]:
         *host,
         *of_driver,
         *gpu.sharing(found.refusals, found.facts, has_nvml=has_nvml),
+        found.kernels,
         gpu.variables(),
         gpu.peers(count, torch.cuda.can_device_access_peer),
         gpu.rocm(),
@@ -147,8 +159,8 @@ def _device(found: Gpu) -> tuple[Finding, ...]:
 
 def _recording(found: Gpu) -> tuple[Finding, ...]:
     """CUPTI is tried first: it serves one client, and torch.profiler may keep it."""
-    if found.refusals:
-        tried = not_applicable(("torch.profiler", "CUPTI"), _REFUSED)
+    if found.unrun:
+        tried = not_applicable(("torch.profiler", "CUPTI"), found.unrun)
         return (*tried, recording.nvtx())
     if found.is_hip:
         cupti = not_applicable(("CUPTI",), _FOR_NVIDIA)

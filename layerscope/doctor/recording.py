@@ -104,14 +104,20 @@ def cupti_packages(device: torch.device) -> list[str]:
 
 
 def unfit(supports: Version | None) -> str:
-    """Why the installed CUPTI cannot work with the driver; empty where it can.
+    """Why the installed CUPTI is not tried; empty where it can be.
 
-    CUPTI must not be newer than the newest CUDA of the driver.
+    It must not be newer than the newest CUDA of the driver, nor cupti-python, which
+    lays out its records, newer than it: records only ever grow at their end.
     """
-    version = version_of(installed("nvidia-cuda-cupti"))
-    if version is None or supports is None or version <= supports:
+    library = version_of(installed("nvidia-cuda-cupti"))
+    if library is None:
         return ""
-    return f"newer than the driver, which is for CUDA {written(supports)}"
+    if supports is not None and library > supports:
+        return f"newer than the driver, which is for CUDA {written(supports)}"
+    layouts = version_of(installed("cupti-python"))
+    if layouts is not None and layouts > library:
+        return "cupti-python lays out longer records than this CUPTI writes"
+    return ""
 
 
 def cupti(lacking: list[str], supports: Version | None, reason: str) -> Finding:
@@ -136,7 +142,7 @@ def cupti(lacking: list[str], supports: Version | None, reason: str) -> Finding:
     )
     fix = "layerscope profile --recorder torch.profiler; or end nsys, ncu or cuda-gdb"
     if unfit(supports):
-        fix = _install(supports)
+        fix = _install(supports or version_of(library))
     return Finding("CUPTI", State.LIMITED, f"{found}: {reason}", meaning, fix)
 
 

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 import torch
 
@@ -15,6 +17,8 @@ from layerscope.errors import InputError
 from layerscope.nvml import driver_version, foreign_compute_processes, mig_enabled
 
 DEVICES = ("auto", "cpu", "cuda")
+
+_MPS_PIPE: Final = "/tmp/nvidia-mps"  # noqa: S108 (where CUDA looks by default)
 
 
 def resolve(name: str) -> torch.device:
@@ -93,11 +97,7 @@ def refusals(device: torch.device) -> list[str]:
     """
     if device.type == "cpu":
         return []
-    reasons = []
-    if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or os.environ.get(
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-    ):
-        reasons.append("the process runs under MPS; stop it or unset CUDA_MPS_*")
+    reasons = _mps_reasons() if torch.version.hip is None else []
     index, uuid = device.index or 0, facts(device).uuid
     if mig_enabled(index, uuid):
         reasons.append("MIG is enabled, so the slice's memory system is shared")
@@ -106,6 +106,20 @@ def refusals(device: torch.device) -> list[str]:
         names = ", ".join(str(pid) for pid in others)
         reasons.append(f"other processes compute on this GPU: {names}")
     return reasons
+
+
+def _mps_reasons() -> list[str]:
+    """Why this process would share the GPU by MPS.
+
+    A CUDA process is a client of the daemon whose pipe it finds, also where no variable
+    says so (CUDA Multi-Process Service, "Environment Variables").
+    """
+    pipe = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS_PIPE, "control")
+    if pipe.exists():
+        return [f"the process runs under MPS: its daemon left {pipe}"]
+    if os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"):
+        return ["the process is set up for MPS by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+    return []
 
 
 def _has_context(index: int) -> bool:

@@ -28,6 +28,8 @@ __all__ = ["StoredLayer", "load_layer", "model_from_folder"]
 
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
+_PROBE: Final = Part("input_layernorm.weight", ())
+"""Every layer of every family has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,8 @@ def load_layer(path: str | Path, model: ModelShape, layer: int) -> StoredLayer |
     """The whole weights of `layer` on the CPU, or None if the folder has none.
 
     Names and layout are those of `families.layer_tensors` at one rank, in the types
-    that the checkpoint has. Experts may be stored one by one or fused. A matrix
+    that the checkpoint has. Experts may be stored one by one or fused, and the model
+    with its head (``model.layers.0.…``) or without (``layers.0.…``). A matrix
     ``X`` in fp8 has its scales in ``X_scale_inv``, one a block of 128 x 128; where
     parts that are joined end within a block, the whole is dequantised to float32.
 
@@ -90,8 +93,9 @@ def load_layer(path: str | Path, model: ModelShape, layer: int) -> StoredLayer |
         layer: from 0; that it is in range is for `LayerSpec.check` to say.
 
     Raises:
-        InputError: a file is missing, truncated or malformed, or a tensor or its
-            scales are missing or have another shape or type than the config says.
+        InputError: a file is missing, truncated or malformed, files are there that no
+            index lists, or a tensor or its scales are missing or have another shape or
+            type than the config says.
     """
     folder = Path(path)
     shards = _shards(folder)
@@ -99,7 +103,7 @@ def load_layer(path: str | Path, model: ModelShape, layer: int) -> StoredLayer |
         return None
     weights: dict[str, Tensor | BlockScaled] = {}
     dtypes: dict[str, frozenset[torch.dtype]] = {}
-    with _Reader(shards, f"model.layers.{layer}.") as reader:
+    with _Reader(shards, layer) as reader:
         for name, source in FAMILIES[model.family].sources(model).items():
             reader.dtypes = set()
             weights[name] = _assemble(reader, source)
@@ -127,7 +131,17 @@ def _shards(folder: Path) -> _Shards | None:
     if index.exists():
         return _Shards(index, _read_index(index))
     single = folder / _SINGLE
-    return _Shards(single, None) if single.exists() else None
+    if single.exists():
+        return _Shards(single, None)
+    found = sorted(path.name for path in folder.glob("*.safetensors"))
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        msg = (
+            f"{folder}: has {found[0]}{more}, but neither {_SINGLE} nor {_INDEX}, "
+            "which says what is in which file; is the download complete?"
+        )
+        raise InputError(msg)
+    return None
 
 
 def _read_index(index: Path) -> dict[str, Path]:
@@ -147,14 +161,17 @@ def _read_index(index: Path) -> dict[str, Path]:
 class _Reader:
     """Reads tensors of one layer; opens every file at most once."""
 
-    def __init__(self, shards: _Shards, prefix: str) -> None:
+    def __init__(self, shards: _Shards, layer: int) -> None:
         self._shards = shards
-        self._prefix = prefix
         self.dtypes: set[torch.dtype] = set()
         """Of what was read since it was last emptied."""
 
         self._open: dict[Path, Any] = {}
         self._names: dict[Path, frozenset[str]] = {}
+        # A model saved without its head has no `model.` before its layers.
+        self._prefix = f"layers.{layer}."
+        if not self.has(_PROBE):
+            self._prefix = f"model.layers.{layer}."
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from layerscope.errors import InputError
+from layerscope.layers.other_families import difference
 from layerscope.layers.spec import (
     QUANT_BLOCK,
     DType,
@@ -169,9 +170,11 @@ def _family(config: _Config) -> Family:
         config.refuse("lacks model_type; is it the config of a language model?")
     supported = [family.value for family in Family]
     if name not in supported:
-        config.refuse(
-            f"model_type {name!r} is not supported; supported: {', '.join(supported)}"
-        )
+        what = difference(str(name), config.values)
+        because = f" ({what})" if what else ""
+        known = ", ".join(supported)
+        refused = f"model_type {name!r} is not supported{because}"
+        config.refuse(f"{refused}; supported: {known}")
     return Family(name)
 
 

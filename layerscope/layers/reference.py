@@ -7,6 +7,7 @@ fused, fp8 weights are dequantised, and experts are gathered before they are use
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf, isnan
 from typing import Final
 
 import torch
@@ -213,6 +214,13 @@ def reference_output(
     """
     with torch.no_grad(), _full_precision():
         return _layer(problem, pass_index, dtype)
+
+
+def relative_error(found: Tensor, right: Tensor) -> float:
+    """``|found - right| / |right|`` in the Frobenius norm; infinite where it is NaN."""
+    difference = torch.linalg.norm(found.double() - right.double())
+    error = float(difference / torch.linalg.norm(right.double()))
+    return inf if isnan(error) else error
 
 
 def _layer(problem: Problem, index: int, dtype: torch.dtype) -> Tensor:

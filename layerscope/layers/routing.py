@@ -61,6 +61,17 @@ def routing_bias(plan: Tensor, experts: int, device: torch.device) -> Tensor:
     return bias.scatter_(-1, index, 0.0)
 
 
+def is_planned(chosen: Tensor, planned: Tensor) -> bool:
+    """Whether every row chose its planned experts, in whatever order.
+
+    Args:
+        chosen: integers [rows, top_k], on any device.
+        planned: int64 [rows, top_k] of one step and pass of an `expert_plan`.
+    """
+    rows = chosen.cpu().long().sort(dim=-1).values
+    return torch.equal(rows, planned.sort(dim=-1).values)
+
+
 def distinct_experts(plan: Tensor) -> list[list[int]]:
     """Distinct experts over all rows, [steps][passes], of a plan from `expert_plan`."""
     return [[int(rows.unique().numel()) for rows in step] for step in plan]

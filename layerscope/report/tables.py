@@ -60,15 +60,16 @@ def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
 
 
 def _role_tables(run: Run, again: str) -> Iterator[Table]:
-    """What every role of an arm takes, of the arms that name some."""
+    """What every role of an arm takes, of the arms that name some, as they are run."""
     named = run.kernels.filter(pl.col("role").is_not_null())["arm"].unique().sort()
     for arm in named:
         if arm == again:
             continue
         kernels = run.kernels.filter(pl.col("arm") == arm)
         by_role = kernels.with_columns(region=pl.col("role").fill_null(_NO_ROLE))
-        found = region_table(pass_shares(by_role))
-        rows = found.select([column.key for column in _ROLES]).sort("region").rows()
+        order = by_role.group_by("region").agg(pl.col("node").min())
+        found = region_table(pass_shares(by_role)).join(order, on="region")
+        rows = found.sort("node").select([column.key for column in _ROLES]).rows()
         yield Table(f"roles of {arm}, a profiled pass", _ROLES, tuple(rows))
 
 

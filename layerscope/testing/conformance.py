@@ -12,6 +12,7 @@ from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import Family, LayerSpec
 from layerscope.plugin import BackendSpec
+from layerscope.plugin_fields import faults
 from layerscope.study import Arm
 from layerscope.testing import declaration
 from layerscope.testing.arm import ArmUnderTest
@@ -83,8 +84,10 @@ def check_backend(
     is_named = isinstance(backend, str)
     spec = registry.load(backend) if isinstance(backend, str) else backend
     target = resolve(device)
+    found = Conformance(str(spec.name), failures=faults(spec))
+    if found.failures:
+        raise AssertionError(str(found))
     layers = tiny_specs(spec) if specs is None else list(specs)
-    found = Conformance(spec.name)
     with torch.no_grad():
         found.failures.extend(declaration.declared(spec))
         found.failures.extend(declaration.refusals(spec, layers, facts(target)))
@@ -156,14 +159,28 @@ class _Suite:
         """Whether the backend ran the layer."""
         options = ProblemOptions(passes=_PASSES, steps=_STEPS, device=str(self._device))
         problem = make_problem(spec, options)
-        failures = build_and_plan(self._backend, arms[0], problem)
+        default, *turned = arms
+        failures = self._plan(default, problem, label(spec))
         if failures is None:
-            self._leave_out(label(spec), "its plan declined")
             return False
-        self._fail(label(spec), failures)
         if not failures:
-            self._check_arms(problem, arms)
+            where = f"on {label(spec)}"
+            planned = [
+                arm
+                for arm in turned
+                if self._plan(arm, problem, f"{arm.name} {where}") == []
+            ]
+            self._check_arms(problem, [default, *planned])
         return True
+
+    def _plan(self, arm: Arm, problem: Problem, where: str) -> list[str] | None:
+        """What is wrong before `arm` runs; None where it declines. Both are noted."""
+        failures = build_and_plan(self._backend, arm, problem)
+        if failures is None:
+            self._leave_out(where, "its plan declined")
+        else:
+            self._fail(where, failures)
+        return failures
 
     def _check_arms(self, problem: Problem, arms: Sequence[Arm]) -> None:
         """Check the arms one by one, and those against the first that must equal it."""

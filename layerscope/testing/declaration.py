@@ -33,7 +33,7 @@ print(json.dumps([is_listed_unread, loaded, torch.cuda.is_initialized()]))
 
 
 def declared(backend: BackendSpec) -> Iterator[str]:
-    """What is wrong with the fields of `backend`."""
+    """What is wrong with the fields of `backend`, whose types are right."""
     if not _NAME.fullmatch(backend.name):
         yield f"the name {backend.name!r} cannot be written in --arms"
     if backend.api_version != API_VERSION:
@@ -69,8 +69,8 @@ def _switches(switches: Sequence[Switch]) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"two of its switches are called {name}"
     for switch in switches:
-        if not switch.values or len(set(switch.values)) < len(switch.values):
-            yield f"switch {switch.name} has no values, or one twice"
+        if len(set(switch.values)) < len(switch.values):
+            yield f"switch {switch.name} has a value twice"
         for text in (switch.name, *switch.values):
             if not _VALUE.fullmatch(text):
                 yield f"switch {switch.name}: {text!r} cannot be written in --arms"

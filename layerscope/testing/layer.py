@@ -1,7 +1,6 @@
 """Whether a backend's layer writes what it must, nothing else, and the right values."""
 
 from collections.abc import Iterator
-from math import inf, isnan
 
 import torch
 from torch import Tensor
@@ -9,7 +8,8 @@ from torch import Tensor
 from layerscope.layers.attention import project, rope_tables
 from layerscope.layers.feed import advance
 from layerscope.layers.problem import Problem, new_slots
-from layerscope.layers.reference import reference_output
+from layerscope.layers.reference import reference_output, relative_error
+from layerscope.layers.routing import is_planned
 from layerscope.layers.spec import DType
 from layerscope.plugin import Numerics
 from layerscope.regions import Region
@@ -98,7 +98,8 @@ def _wrong_values(arm: ArmUnderTest, numerics: Numerics, step: int) -> Iterator[
     bound = numerics.bound(problem.spec.dtype)
     for index in range(problem.passes):
         ids = arm.expert_ids(index)
-        if ids is not None and not _is_planned(problem, ids, step, index):
+        plan = problem.expert_plan
+        if ids is not None and (plan is None or not is_planned(ids, plan[step, index])):
             yield f"pass {index} chose other experts than the pinned routing"
         found = dict(_errors(arm, index))
         wrong = [
@@ -112,19 +113,12 @@ def _wrong_values(arm: ArmUnderTest, numerics: Numerics, step: int) -> Iterator[
             return
 
 
-def _is_planned(problem: Problem, ids: Tensor, step: int, index: int) -> bool:
-    if problem.expert_plan is None:
-        return False
-    want = problem.expert_plan[step, index].sort(dim=-1).values
-    return torch.equal(ids.cpu().long().sort(dim=-1).values, want)
-
-
 def _errors(arm: ArmUnderTest, index: int) -> Iterator[tuple[str, float]]:
     """Relative errors of a pass's output and new KV rows, from its own input."""
     problem, spec = arm.problem, arm.problem.spec
     wide = torch.float64 if spec.dtype is DType.FLOAT32 else torch.float32
     right = reference_output(problem, index, wide)
-    yield "the output", _relative(problem.buffers[index].out, right)
+    yield "the output", relative_error(problem.buffers[index].out, right)
     if not arm.covers(Region.ATTENTION):
         return
     rope = rope_tables(spec.model, problem.positions, wide)
@@ -133,10 +127,4 @@ def _errors(arm: ArmUnderTest, index: int) -> Iterator[tuple[str, float]]:
     for name, found, want in zip(
         ("the new keys", "the new values"), _rows(problem, index), rows, strict=True
     ):
-        yield name, _relative(found, want)
-
-
-def _relative(found: Tensor, right: Tensor) -> float:
-    difference = torch.linalg.norm(found.double() - right.double())
-    error = float(difference / torch.linalg.norm(right.double()))
-    return inf if isnan(error) else error
+        yield name, relative_error(found, want)

@@ -17,7 +17,7 @@ CHOOSY = """
         api_version=1,
         summary="a backend on paper",
         covers={Family.QWEN3_MOE: (Region.MOE,)},
-        build=None,
+        build=print,
         requires=Requires(tp_sizes=(2,), max_rows=6),
     )
 """

@@ -141,10 +141,14 @@ def test_a_gpu_of_our_own_is_told_topic_by_topic() -> None:
 
 
 def test_every_reason_that_profile_refuses_by_has_its_topic(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The reasons are those of the device module itself, each with a way out."""
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe")
+    pipe = tmp_path / str(os.getpid())  # a number that is no process's
+    pipe.mkdir()
+    (pipe / "control").touch()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipe))
+    monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(device, "facts", lambda _: NVIDIA)
     monkeypatch.setattr(device, "mig_enabled", lambda *_: True)
     monkeypatch.setattr(
@@ -156,6 +160,7 @@ def test_every_reason_that_profile_refuses_by_has_its_topic(
     assert [finding.topic for finding in findings] == ["MPS", "MIG", "other processes"]
     assert all(finding.state is State.REFUSED for finding in findings)
     assert all(finding.blocks and finding.fix for finding in findings)
+    assert findings[0].found.endswith(f"its daemon left {pipe / 'control'}")
     own = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
     assert findings[2].found == (
         f"other processes compute on this GPU: {os.getpid()} ({own}), {GONE}"
@@ -170,7 +175,7 @@ def test_a_reason_without_a_topic_is_told_of_the_gpu() -> None:
 
 
 def test_without_nvml_nobody_knows_who_else_computes() -> None:
-    """MPS is told by variables; the rest is unknown, which is not the same as free."""
+    """MPS is told by its pipe; the rest is unknown, which is not the same as free."""
     unseen = (State.LIMITED, "cannot be seen without NVML")
     assert by_topic(gpu.sharing([], NVIDIA, has_nvml=False)) == {
         "MPS": (State.OK, "off"),
@@ -188,6 +193,58 @@ def test_on_rocm_nobody_knows_either(*, has_nvml: bool) -> None:
         "MIG": not_here,
         "other processes": (State.LIMITED, "cannot be seen on ROCm"),
     }
+
+
+@pytest.mark.parametrize(
+    ("architecture", "built_for", "found"),
+    [
+        ("sm_90", ["sm_80", "sm_90", "sm_100"], "sm_90 runs on sm_90"),
+        ("sm_89", ["sm_80", "sm_86", "sm_90"], "sm_86 runs on sm_89"),
+        ("sm_121", ["sm_90", "sm_120f"], "sm_120f runs on sm_121"),
+        (
+            "sm_103",
+            ["sm_90a", "compute_90"],
+            "compute_90 runs on sm_103, compiled when it is first used",
+        ),
+        ("gfx942", ["gfx90a", "gfx942:sramecc+"], "gfx942:sramecc+ runs on gfx942"),
+    ],
+)
+def test_kernels_of_torch_run_on_their_own_architecture_and_later_ones(
+    architecture: str, built_for: list[str], found: str
+) -> None:
+    """Compiled ones within a major version, PTX on every later one."""
+    assert gpu.kernels(architecture, built_for) == Finding(
+        "torch kernels", State.OK, found
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "built_for"),
+    [
+        ("sm_61", ["sm_75", "sm_80", "compute_120"]),
+        ("sm_100", ["sm_90", "sm_90a", "sm_103"]),
+        ("sm_91", ["sm_90a", "compute_90a"]),
+        ("gfx1100", ["gfx90a", "gfx942"]),
+    ],
+)
+def test_a_gpu_without_kernels_of_torch_blocks(
+    architecture: str, built_for: list[str]
+) -> None:
+    """Everything else that is tried would fail by it, and be blamed on itself."""
+    assert gpu.kernels(architecture, built_for) == Finding(
+        "torch kernels",
+        State.MISSING,
+        f"for {', '.join(built_for)}: none runs on {architecture}",
+        "no operator of torch runs on this GPU: no kernel image",
+        f"install torch for {architecture} (see pytorch.org/get-started)",
+        blocks=True,
+    )
+
+
+def test_a_torch_that_does_not_tell_its_kernels_blocks_nothing() -> None:
+    """A build of one's own may not know."""
+    told = gpu.kernels("sm_90", [])
+    assert (told.state, told.blocks) == (State.LIMITED, False)
 
 
 @pytest.mark.parametrize("value", ["", "0"])

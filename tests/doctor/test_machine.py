@@ -27,6 +27,7 @@ class Machine:
     refusals: tuple[str, ...] = ()
     has_bindings = True
     lacking: tuple[str, ...] = ()
+    built_for: tuple[str, ...] = ("sm_80", "sm_90", "gfx942")
     unfit = ""
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: list(here.built_for))
     monkeypatch.setattr(
         machine, "facts", lambda device: PAPER if device.type == "cpu" else here.facts
     )
@@ -90,6 +92,7 @@ def blocking(sections: Iterable[Section]) -> list[str]:
 TOPICS = {
     *("GPU", "CPU", "load", "driver", "NVML", "clocks"),
     *("MPS", "MIG", "other processes", "variables", "peer access", "ROCm"),
+    "torch kernels",
     *("torch.profiler", "CUPTI", "nvtx"),
     *("cuda-bindings", "keep_graph", "edge data", "node enable", "edge removal"),
     *("programmatic edges", "NVRTC", "C++ compiler", "C compiler", "Triton", "nvcc"),
@@ -128,6 +131,18 @@ def test_nothing_is_tried_on_a_gpu_that_others_use(here: Machine) -> None:
     facts, sections = machine.sections("auto")
     assert facts == NVIDIA
     assert blocking(sections) == ["other processes"]
+    assert here.tried == []
+    found = states(sections)
+    assert set(found) == TOPICS
+    for topic in ("CUPTI", "torch.profiler", "keep_graph", "NVRTC"):
+        assert found[topic] is State.NOT_APPLICABLE
+
+
+def test_nothing_is_tried_where_torch_has_no_kernels(here: Machine) -> None:
+    """A missing kernel image is told as that, and not as a missing keep_graph."""
+    here.built_for = ("sm_75", "sm_100")
+    _, sections = machine.sections("auto")
+    assert blocking(sections) == ["torch kernels"]
     assert here.tried == []
     found = states(sections)
     assert set(found) == TOPICS

@@ -202,6 +202,27 @@ def test_a_cupti_that_is_too_new_is_replaced_by_the_one_that_fits(
     )
 
 
+def test_layouts_that_are_newer_than_the_library_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pip installs such a pair where only one of the two is pinned."""
+    versions = {"cupti-python": "13.4.0", "nvidia-cuda-cupti": "13.0.85"}
+    monkeypatch.setattr(recording, "installed", lambda name: versions.get(name, ""))
+    for supports in ((13, 0), None):
+        told = recording.cupti([], supports, recording.unfit(supports))
+        assert told.state is State.LIMITED
+        assert told.found == (
+            "cupti-python 13.4.0, CUPTI 13.0.85: cupti-python lays out longer records "
+            "than this CUPTI writes"
+        )
+        assert told.fix == (
+            "pip install 'layerscope[cuda]' 'cupti-python==13.0.*' "
+            "'nvidia-cuda-cupti==13.0.*'"
+        )
+    versions["cupti-python"] = "13.0.1"
+    assert recording.unfit((13, 0)) == ""
+
+
 def test_a_cupti_that_records_is_told_with_its_versions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

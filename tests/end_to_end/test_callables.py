@@ -121,6 +121,7 @@ def test_callables_are_measured_whole(measured: Measured) -> None:
     """Complete, without drops, and what is returned is what is on disk."""
     run = measured.run
     assert (run.header.status, run.header.drops) == ("complete", [])
+    assert list(run.header.seconds) == ["first calls", "study"]
     assert set(run.samples["arm"]) == {"base", "fused", AGAIN}
     assert [check.error for check in run.header.numerics] == pytest.approx([0.0] * 3)
     again = load(run.path)
@@ -161,7 +162,7 @@ def test_a_run_of_callables_is_shown_like_any_other(
     shown = capsys.readouterr().out
     for line in (
         "hidden float32 [3, 16], rope[0] float32 [16], rope[1] float32 [16], mask None",
-        "32 different ones, one a replay",
+        "32 different ones, changed with the input step",
         "attention = self_attn; mlp = mlp",
     ):
         assert line in " ".join(shown.split())

@@ -1,3 +1,4 @@
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +32,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "driver_version", lambda: "580.65.06")
     monkeypatch.setattr(device, "mig_enabled", lambda *_: False)
     monkeypatch.setattr(device, "foreign_compute_processes", lambda *_, **__: [])
+    monkeypatch.setattr(device, "_MPS_PIPE", "/nowhere")
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
     monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
 
@@ -137,20 +139,35 @@ def test_nothing_speaks_against_a_gpu_of_our_own() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(
-    "variable", ["CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
-)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_daemon_of_mps_is_found_by_its_pipe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_named: bool
+) -> None:
+    """CUDA becomes its client without being told to; elsewhere it finds none."""
+    (tmp_path / "control").touch()
+    monkeypatch.setattr(device, "_MPS_PIPE", str(tmp_path))
+    if is_named:
+        monkeypatch.setattr(device, "_MPS_PIPE", "/nowhere")
+        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert device.refusals(GPU) == [
+        f"the process runs under MPS: its daemon left {tmp_path / 'control'}"
+    ]
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere")
+    assert device.refusals(GPU) == []
+
+
+@pytest.mark.usefixtures("gpu")
 def test_mps_mig_and_other_processes_are_all_told_at_once(
-    monkeypatch: pytest.MonkeyPatch, variable: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every reason comes, of the GPU that would be measured."""
-    monkeypatch.setenv(variable, "50")
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")
     monkeypatch.setattr(device, "mig_enabled", {2: True}.get)
     monkeypatch.setattr(
         device, "foreign_compute_processes", lambda index, *_, **__: [index, 4711]
     )
     assert device.refusals(GPU) == [
-        "the process runs under MPS; stop it or unset CUDA_MPS_*",
+        "the process is set up for MPS by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
         "MIG is enabled, so the slice's memory system is shared",
         "other processes compute on this GPU: 2, 4711",
     ]

@@ -150,6 +150,48 @@ def test_a_folder_without_weights(tmp_path: Path) -> None:
     assert load_layer(tmp_path, model_from_folder(tmp_path), 0) is None
 
 
+@pytest.mark.parametrize(
+    ("names", "has"),
+    [
+        (["weights.safetensors"], "weights.safetensors"),
+        (
+            ["model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors"],
+            "model-00001-of-00002.safetensors and 1 more",
+        ),
+    ],
+)
+def test_weights_that_nothing_lists(tmp_path: Path, names: list[str], has: str) -> None:
+    """Random weights in their place would be taken for the model's."""
+    dense().config.save_pretrained(tmp_path)
+    for name in names:
+        save_file({O_PROJ: torch.zeros(48, 64)}, tmp_path / name)
+    with pytest.raises(InputError) as caught:
+        load_layer(tmp_path, model_from_folder(tmp_path), 0)
+    assert str(caught.value) == (
+        f"{tmp_path}: has {has}, but neither model.safetensors nor "
+        "model.safetensors.index.json, which says what is in which file; is the "
+        "download complete?"
+    )
+
+
+@pytest.mark.parametrize("shard_size", ["5GB", "20KB"])
+@pytest.mark.parametrize("build", [moe, dense])
+def test_a_model_without_its_head_is_read_too(
+    tmp_path: Path, build: Build, shard_size: str
+) -> None:
+    """Its layers are called ``layers.0.…``, and are the same."""
+    whole = build()
+    for name, model in (("whole", whole), ("bare", whole.model)):
+        model.save_pretrained(tmp_path / name, max_shard_size=shard_size)
+    model = model_from_folder(tmp_path / "bare")
+    bare, full = (load_layer(tmp_path / name, model, 1) for name in ("bare", "whole"))
+    assert bare is not None
+    assert full is not None
+    same = tensors_of(full)
+    assert bare.keys() == full.keys()
+    assert all(torch.equal(same[name], each) for name, each in tensors_of(bare).items())
+
+
 @pytest.fixture
 def sharded(tmp_path: Path) -> Path:
     """A small Llama in several shards."""

@@ -269,6 +269,20 @@ def test_a_quantisation_that_is_no_object(tmp_path: Path) -> None:
             "model_type 'mamba' is not supported; supported: qwen3_moe, llama",
         ),
         (
+            {"model_type": "qwen3"},
+            (
+                "model_type 'qwen3' is not supported (a dense MLP behind QK-norm); "
+                "supported: qwen3_moe, llama"
+            ),
+        ),
+        (
+            {"model_type": "llava", "text_config": {"model_type": "llama"}},
+            (
+                "model_type 'llava' is not supported (its language model is within a "
+                "larger one, described in text_config); supported: qwen3_moe, llama"
+            ),
+        ),
+        (
             {"model_type": None},
             "lacks model_type; is it the config of a language model?",
         ),

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from math import inf, sqrt
 
 import msgspec
 import pytest
@@ -23,7 +24,12 @@ from layerscope.layers.problem import (
     make_problem,
     poison,
 )
-from layerscope.layers.reference import BACKEND, build, reference_output
+from layerscope.layers.reference import (
+    BACKEND,
+    build,
+    reference_output,
+    relative_error,
+)
 from layerscope.layers.spec import DType, Family, LayerSpec, ModelShape
 from layerscope.layers.weights import TORCH_DTYPES, BlockScaled, Weights, matrix
 from layerscope.plugin import BuildContext, Step, StepShape, Waits
@@ -421,3 +427,11 @@ def test_it_covers_every_family() -> None:
         Family.LLAMA: Region.MLP,
     }
     assert set(TORCH_DTYPES) == set(DType)
+
+
+def test_the_relative_error_is_over_the_whole_output() -> None:
+    """An output that is not a number is as wrong as can be."""
+    right = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    assert relative_error(right, right) == 0.0
+    assert relative_error(right + torch.tensor([0.0, 1.0]), right) == sqrt(2) / 5
+    assert relative_error(right.bfloat16() * torch.nan, right) == inf

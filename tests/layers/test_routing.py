@@ -10,6 +10,7 @@ from layerscope.layers.routing import (
     REJECT,
     distinct_experts,
     expert_plan,
+    is_planned,
     routing_bias,
 )
 from layerscope.layers.spec import Family, LayerSpec, ModelShape, Routing
@@ -100,3 +101,11 @@ def test_distinct_experts_are_counted_over_rows() -> None:
     """Experts that several rows chose count once a pass."""
     plan = torch.tensor([[[[0, 1], [1, 0]], [[0, 1], [2, 3]]]])
     assert distinct_experts(plan) == [[2, 4]]
+
+
+def test_experts_are_those_planned_in_any_order() -> None:
+    """Row by row: the experts of another row are others."""
+    planned = torch.tensor([[4, 1], [0, 2]])
+    assert is_planned(torch.tensor([[1, 4], [2, 0]], dtype=torch.int32), planned)
+    assert not is_planned(torch.tensor([[0, 2], [4, 1]]), planned)
+    assert not is_planned(torch.tensor([[1, 1], [2, 0]]), planned)

@@ -1,6 +1,7 @@
 import polars as pl
 import pytest
 
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report import Interval, Table, Traffic, build_report
 from layerscope.run import Run
 from layerscope.run_header import RegionBytes
@@ -189,3 +190,20 @@ def test_few_captures_or_rounds_give_no_verdict(
     ]
     unknown = [note for note in report.notes if "unknown" in note]
     assert unknown == [f"fused: unknown whether it differs: {reason}"]
+
+
+def test_roles_come_in_the_order_in_which_they_run() -> None:
+    """By their first kernel: as text, token_10 would come before token_2."""
+    spec = DraftSpec(model="paper-moe", vocab_size=1_000)
+    run = handmade.run(study=Study(spec=spec, arms=handmade.study().arms))
+    roles = ["token_2", "token_10", "token_1"]
+    named = run.kernels.with_columns(
+        role=pl.when(pl.col("arm") == "fused").then(
+            (pl.col("node") % 3).replace_strict(
+                dict(enumerate(roles)), return_dtype=pl.String
+            )
+        )
+    )
+    found = build_report(changed(run, kernels=named)).tables
+    (table,) = [each for each in found if each.title.startswith("roles of")]
+    assert [row[0] for row in table.rows] == roles

@@ -1,8 +1,9 @@
 """A backend that lies in one way fails the suite for that reason."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from msgspec import structs
 from torch import Tensor
 
 from layerscope.environment import DeviceFacts
+from layerscope.graphs.eager import EagerPlayer, EagerReplay
+from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
 from layerscope.layers.draft import DraftProblem
 from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.problem import Problem, new_slots
@@ -30,7 +33,7 @@ from layerscope.plugin import (
     WholeStep,
 )
 from layerscope.regions import Region
-from layerscope.testing import check_backend
+from layerscope.testing import arm, check_backend, draft
 from tests import handmade
 
 MODEL = structs.replace(handmade.model(), vocab_size=100)
@@ -387,6 +390,90 @@ def test_a_switch_that_is_not_bitwise_though_it_says_so_is_told() -> None:
     assert len(found.checked) == 2
 
 
+def test_a_value_of_a_switch_that_declines_is_left_out() -> None:
+    """It is no arm of the backend's, and none of the fallback's either."""
+    switch = Switch(name="fast", values=("no", "yes"), toggles="haste")
+
+    def build(context: BuildContext) -> Built:
+        is_fast = context.switches["fast"] == "yes"
+        takes = (lambda _: False) if is_fast else is_own
+        return paper(takes=takes).build(context)
+
+    found = check_backend(paper(build=build, switches=(switch,)), specs=[SPEC])
+    assert found.checked == [WHERE.removesuffix(": ")]
+    fast = WHERE.replace("paper on", "paper:fast=yes on")
+    assert found.left_out == [f"{fast}its plan declined"]
+
+
+class Stream:
+    """A player on a stream of its own, which sees what it did not wait for."""
+
+    def __init__(self) -> None:
+        self.inner = EagerPlayer()
+        self.pending: list[str] = []
+
+    def capture(
+        self, body: Body, passes: int, beside: Replay | None = None
+    ) -> "Launches":
+        """Warm `body` at once, as a player of graphs does."""
+        assert self.pending == [], "captured before others were done"
+        body(1)
+        return Launches(self, self.inner.capture(body, passes, beside))
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """Nothing is timed here."""
+        raise AssertionError(replays)
+
+    def wait(self) -> None:
+        """Nothing is pending then."""
+        self.pending.clear()
+
+
+@dataclass
+class Launches:
+    """A replay that must find nothing pending on another stream."""
+
+    stream: Stream
+    inner: EagerReplay
+    passes: int = 0
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+    def launch(self) -> None:
+        """Launch on the stream of the player."""
+        assert self.stream.pending == [], "launched before others were done"
+        self.inner.launch()
+        self.stream.pending.append("launch")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_replays_begin_when_what_prepares_them_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Inputs are restarted and results poisoned on torch's stream, not the player's."""
+    stream = Stream()
+
+    def pending(module: ModuleType, name: str) -> None:
+        inner = getattr(module, name)
+
+        def noted(*arguments: object) -> None:
+            assert "launch" not in stream.pending, f"{name} during a replay"
+            stream.pending.append(name)
+            inner(*arguments)
+
+        monkeypatch.setattr(module, name, noted)
+
+    for module in (arm, draft):
+        monkeypatch.setattr(module, "player_for", lambda _: stream)
+        pending(module, "restart")
+    pending(arm, "poison")
+    pending(draft, "poison_draft")
+    found = check_backend(draft_backend(lambda *_: None), specs=[SPEC])
+    assert len(found.checked) == 2
+
+
 def test_a_switch_that_makes_numbers_wrong_is_told() -> None:
     """Every value of every switch is held against the bounds."""
     (failure,) = failures(switched(1.5, bitwise=False))
@@ -521,7 +608,7 @@ def test_a_declaration_is_read_critically() -> None:
         numerics=Numerics(bfloat16=2.0),
         switches=(
             Switch(name="a", values=("x", "y,z"), toggles=""),
-            Switch(name="a", values=(), toggles="something"),
+            Switch(name="a", values=("x", "x"), toggles="something"),
         ),
     )
     assert failures(lie) == [
@@ -533,7 +620,19 @@ def test_a_declaration_is_read_critically() -> None:
         "two of its switches are called a",
         "switch a: 'y,z' cannot be written in --arms",
         "switch a does not say what it toggles",
-        "switch a has no values, or one twice",
+        "switch a has a value twice",
+    ]
+
+
+def test_a_declaration_of_wrong_types_is_told_before_all_else() -> None:
+    """Whatever reads such a field would raise instead."""
+    fields: dict[str, Any] = {"covers": [Region.MOE], "build": None}
+    assert failures(replace(paper(), **fields)) == [
+        (
+            "covers is [<Region.MOE: 'moe'>], and must be a mapping of families to tuples "
+            "of regions"
+        ),
+        "build is None, and must be a function",
     ]
 
 

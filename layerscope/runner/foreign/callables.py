@@ -12,6 +12,7 @@ import torch
 
 from layerscope.errors import InputError, MeasurementError
 from layerscope.graphs import device as devices
+from layerscope.graphs.memory import peak_memory_bytes
 from layerscope.progress import Progress, SilentProgress
 from layerscope.run import Run, RunWriter, new_run_folder
 from layerscope.runner.bench import open_bench
@@ -22,7 +23,7 @@ from layerscope.runner.foreign.first_calls import FirstCalls
 from layerscope.runner.foreign.inputs import Drawn, draw
 from layerscope.runner.foreign.workload import ForeignArm, ForeignWorkload, wait_for
 from layerscope.runner.phases import run_phases
-from layerscope.runner.setting import RunnerOptions, finish, open_setting
+from layerscope.runner.setting import RunnerOptions, open_setting
 from layerscope.study import (
     ANCHOR_LENGTHS,
     EAGER_LENGTHS,
@@ -47,8 +48,8 @@ class CallableOptions:
     tolerance: float | None = None
     """Largest relative error against the first arm that is taken as equal. None is the
     default of the least precise type among the results: 1e-2 for bfloat16, 2e-3 for
-    float16, 1e-4 for float32, 1e-10 for float64, 5e-2 for float8_e4m3fn. Integers must
-    be equal."""
+    float16, 1e-4 for float32, 1e-10 for float64, 5e-2 for float8_e4m3fn; complex64 is
+    like float32, complex128 like float64. Integers must be equal."""
 
     samples: int = 800
     """Passes an arm, at least."""
@@ -87,7 +88,8 @@ def profile(
     gives, and the same again when they are called again on the same inputs. What counts
     is the tensors that they return, in tuples, dictionaries or dataclasses, and the
     arguments that the first arm changes in place. These changes carry from pass to pass
-    within a replay; every replay begins with the inputs as they were given.
+    within a replay; every replay begins with the inputs as they were given, and with
+    the lists and dictionaries that hold them. Other objects are shared by all calls.
 
     Args:
         arms: by name; a callable, or several that take turns, one a pass, so that every
@@ -154,10 +156,16 @@ def _run(
         writer.checkpoint()  # from here on a killed run can be read, and says so
         workload = ForeignWorkload(inputs, arms, tolerance, frozenset(calls.kept))
         wait_for(device)
+        called_s = time.monotonic()
         budget_s = study.time_budget_s
         bench = open_bench(study, workload, writer, setting.progress, budget_s)
         run_phases(bench, setting.recorder)
-        return finish(writer, began_s, began_s)
+        writer.header.host_memory_bytes = peak_memory_bytes()
+        writer.header.seconds = {
+            "first calls": round(called_s - began_s, 1),
+            "study": round(time.monotonic() - called_s, 1),
+        }
+        return writer.finish("complete")
 
 
 @contextmanager

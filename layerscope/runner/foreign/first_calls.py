@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -35,6 +35,10 @@ _TOLERANCES: Final = {
     torch.float8_e4m3fn: 5e-2,
     torch.float8_e5m2: 1e-1,
 }
+"""Of complex numbers, those of their parts."""
+
+_Outcomes: TypeAlias = dict[int, Outcome]
+"""Of one call, by step."""
 
 
 @dataclass(slots=True)
@@ -57,7 +61,12 @@ class FirstCalls:
     """(arm, region) of all marks."""
 
     def run(self, progress: Progress) -> float:
-        """Make every call of every arm twice; returns the tolerance.
+        """Make every call of every arm twice, and once at another step if there is one.
+
+        What a step leaves as it was by chance, another will not.
+
+        Returns:
+            The tolerance.
 
         Raises:
             InputError: nothing can be compared, or results are on another device.
@@ -68,10 +77,10 @@ class FirstCalls:
         turns = max(len(arm.functions) for arm in self.arms.values())
         progress.phase("comparing arms", turns * len(self.arms))
         for index in range(turns):
-            want = self._calls(base, index, None)
+            wanted = self._calls(base, index, None)
             progress.advance()
             for arm in others:
-                self._calls(arm, index, want)
+                self._calls(arm, index, wanted)
                 progress.advance()
         return self.tolerance or 0.0
 
@@ -85,24 +94,29 @@ class FirstCalls:
                         "is called matches, and its code does not mark it"
                     )
 
-    def _calls(self, arm: ForeignArm, index: int, want: Outcome | None) -> Outcome:
+    def _calls(
+        self, arm: ForeignArm, index: int, wanted: _Outcomes | None
+    ) -> _Outcomes:
+        """What the call gives by step, which is compared with what is `wanted`."""
         first = self._call(arm, index)
-        got = Outcome(_copies(first.returned), first.arguments)
-        addresses = [address_of(tensor) for tensor in first.returned]
-        if want is None:
+        got = {0: Outcome(_copies(first.returned), first.arguments)}
+        for step in self.drawn.tried[1:]:
+            other = self._call(arm, index, step)
+            got[step] = Outcome(_copies(other.returned), other.arguments)
+        if wanted is None:
             self._accept(arm, index, got)
         else:
-            self._compare(arm, index, got, want)
+            self._compare(arm, index, got, wanted)
         second = self._call(arm, index)
-        self._repeat(arm, index, second, got)
-        for address, tensor in zip(addresses, second.returned, strict=True):
+        self._repeat(arm, index, second, got[0])
+        for before, tensor in zip(first.returned, second.returned, strict=True):
             # The first is still alive, so one address is memory that the arm holds.
-            if address == address_of(tensor):
-                self._try_to_spoil(arm, index, tensor, got)
+            if address_of(before) == address_of(tensor):
+                self._try_to_spoil(arm, index, tensor, got[0])
         return got
 
-    def _call(self, arm: ForeignArm, index: int) -> Outcome:
-        arguments = self.drawn.fresh()
+    def _call(self, arm: ForeignArm, index: int, step: int = 0) -> Outcome:
+        arguments = self.drawn.fresh(step)
         with observing(_Opened(arm.name, self.opened)):
             returned = tensors_in(arm.call(arguments, index))
         for tensor in returned:
@@ -112,21 +126,21 @@ class FirstCalls:
                     "is measured, where the inputs are; move them"
                 )
                 raise InputError(msg)
-        written = self.drawn.written(arguments)
+        written = self.drawn.written(arguments, step)
         self.written |= written
-        return Outcome(returned, self.drawn.left(arguments, written))
+        return Outcome(returned, self.drawn.left(arguments, written, step))
 
-    def _accept(self, base: ForeignArm, index: int, got: Outcome) -> None:
+    def _accept(self, base: ForeignArm, index: int, got: _Outcomes) -> None:
         """Take the results of the first arm as what is right, if they can be."""
-        pairs = zip(got.arguments, self.drawn.before(), strict=True)
-        changed = [now for now, was in pairs if is_changed(now, was)]
-        if not (got.returned or changed):
+        results = [tensor for outcome in got.values() for tensor in outcome.returned]
+        changed = [tensor for step in got for tensor in self._changed(got[step], step)]
+        if not (results or changed):
             msg = (
                 f"{base.name} returns no tensor and changes no argument, so nothing "
                 "can be compared; return what it computes"
             )
             raise InputError(msg)
-        for tensor in got.returned:
+        for tensor in results:
             if has_nan(tensor):
                 msg = (
                     f"{base.name} gives NaN in call {index}, so nothing can be "
@@ -134,21 +148,27 @@ class FirstCalls:
                 )
                 raise BackendError(msg)
         if self.tolerance is None:
-            types = {tensor.dtype for tensor in (*got.returned, *changed)}
+            types = {tensor.dtype.to_real() for tensor in (*results, *changed)}
             self.tolerance = max(_TOLERANCES.get(dtype, 0.0) for dtype in types)
 
+    def _changed(self, got: Outcome, step: int) -> list[Tensor]:
+        pairs = zip(got.arguments, self.drawn.before(step), strict=True)
+        return [now for now, was in pairs if is_changed(now, was)]
+
     def _compare(
-        self, arm: ForeignArm, index: int, got: Outcome, want: Outcome
+        self, arm: ForeignArm, index: int, got: _Outcomes, wanted: _Outcomes
     ) -> None:
         base = next(iter(self.arms))
-        refuse_other_kinds(arm.name, got, base, want)
-        worst = self._worst(got, want)
-        if worst is not None:
-            msg = (
-                f"{arm.name} is wrong: {worst} of call {index} against {base}, where "
-                f"{self.tolerance:.2g} is tolerated; it was not timed"
-            )
-            raise BackendError(msg)
+        for step, want in wanted.items():
+            refuse_other_kinds(arm.name, got[step], base, want)
+            worst = self._worst(got[step], want, step)
+            if worst is not None:
+                of_step = f" at step {step}" if step else ""
+                msg = (
+                    f"{arm.name} is wrong: {worst} of call {index}{of_step} against "
+                    f"{base}, where {self.tolerance:.2g} is tolerated; it was not timed"
+                )
+                raise BackendError(msg)
 
     def _repeat(
         self, arm: ForeignArm, index: int, again: Outcome, got: Outcome
@@ -163,9 +183,9 @@ class FirstCalls:
             )
             raise BackendError(msg)
 
-    def _worst(self, got: Outcome, want: Outcome) -> Difference | None:
+    def _worst(self, got: Outcome, want: Outcome, step: int = 0) -> Difference | None:
         """The largest difference that is not tolerated."""
-        before, names = self.drawn.before(), self.drawn.layout.names
+        before, names = self.drawn.before(step), self.drawn.layout.names
         found = list(differences(got, want, before, names))
         worst = max(found, key=lambda difference: difference.error, default=None)
         is_right = worst is None or worst.error <= (self.tolerance or 0.0)
@@ -180,8 +200,11 @@ class FirstCalls:
         """
         before = saved(tensor)
         spoil(tensor)
-        if self._worst(self._call(arm, index), got) is not None:
+        try:
+            is_read = self._worst(self._call(arm, index), got) is not None
+        finally:  # it may be a weight of the user's
             restore(tensor, before)
+        if is_read:
             self.kept.add(address_of(tensor))
 
 

@@ -17,6 +17,7 @@ from layerscope.runner.foreign.arguments import (
     Given,
     Layout,
     View,
+    fingerprint,
     name_of,
     told,
 )
@@ -44,8 +45,22 @@ class Inputs:
     written: frozenset[int]
     """Spans that callables change."""
 
-    fixed: frozenset[int]
-    """Spans that are the same at every step and that nobody writes; never loaded."""
+    fingerprints: Mapping[int, Tensor]
+    """Of the `fixed` spans, as they were drawn."""
+
+    @property
+    def fixed(self) -> AbstractSet[int]:
+        """Spans that are the same at every step and are not written; never loaded."""
+        return self.fingerprints.keys()
+
+    def changed(self) -> list[str]:
+        """Names of the arguments that should be fixed, and no longer are as drawn."""
+        memory = self.live.memory
+        marks = self.fingerprints.items()
+        spans = {
+            span for span, was in marks if not fingerprint(memory[span]).equal(was)
+        }
+        return self.layout.names_in(spans)
 
     def fresh(self, step: int) -> Arguments:
         """Arguments as a replay of `step` begins with, in memory of their own."""
@@ -71,27 +86,38 @@ class Drawn:
         """Where the tensors are; None without any."""
         return self.rows[0][0].device if self.rows[0] else None
 
-    def fresh(self) -> Arguments:
-        """Arguments of the first step, in memory of their own."""
-        return self.layout.arguments([row.clone() for row in self.rows[0]])
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """The first step, and the last one that differs from it."""
+        others = [step for step in range(len(self.rows)) if self._new(step)]
+        return (0, *others[-1:])
 
-    def before(self) -> tuple[Tensor, ...]:
-        """The tensors of the first step; not to be written."""
-        return self.layout.arguments(self.rows[0]).tensors
+    def fresh(self, step: int = 0) -> Arguments:
+        """Arguments of a step, in memory of their own."""
+        return self.layout.arguments([row.clone() for row in self.rows[step]])
 
-    def written(self, arguments: Arguments) -> set[int]:
-        """Spans of `fresh` arguments that are no longer as they were."""
-        pairs = zip(arguments.memory, self.rows[0], strict=True)
-        return {
-            span for span, (now, before) in enumerate(pairs) if not now.equal(before)
-        }
+    def before(self, step: int = 0) -> tuple[Tensor, ...]:
+        """The tensors of a step; not to be written."""
+        return self.layout.arguments(self.rows[step]).tensors
 
-    def left(self, arguments: Arguments, written: set[int]) -> tuple[Tensor, ...]:
+    def written(self, arguments: Arguments, step: int = 0) -> set[int]:
+        """Spans of `fresh` arguments that were written since.
+
+        What is written as it was before shows in the counts of torch, and what those
+        miss in the bytes.
+        """
+        pairs = enumerate(zip(arguments.memory, self.rows[step], strict=True))
+        changed = {span for span, (now, before) in pairs if not now.equal(before)}
+        return changed | self.layout.touched(arguments)
+
+    def left(
+        self, arguments: Arguments, written: AbstractSet[int], step: int = 0
+    ) -> tuple[Tensor, ...]:
         """The tensors of `fresh` arguments of which only the `written` are new.
 
         The others are given as they were before, so that their copies can be freed.
         """
-        pairs = enumerate(zip(arguments.memory, self.rows[0], strict=True))
+        pairs = enumerate(zip(arguments.memory, self.rows[step], strict=True))
         kept = [now if span in written else before for span, (now, before) in pairs]
         return self.layout.arguments(kept).tensors
 
@@ -107,9 +133,7 @@ class Drawn:
         """
         first = self.rows[0]
         spans = range(len(first))
-        changing = {
-            span for span in spans for row in self.rows if row[span] is not first[span]
-        }
+        changing = {span for step in range(len(self.rows)) for span in self._new(step)}
         rows = self.rows if changing else self.rows[:1]
         loaded = sorted(changing | written)
         _refuse_too_large(len(rows) * sum(first[i].nbytes for i in loaded), device)
@@ -127,8 +151,13 @@ class Drawn:
             live=self.layout.arguments(live),
             feed=make_feed(len(rows), tuple(pools.values()), device),
             written=frozenset(written),
-            fixed=frozenset(spans) - frozenset(loaded),
+            fingerprints={i: fingerprint(first[i]) for i in spans if i not in pools},
         )
+
+    def _new(self, step: int) -> list[int]:
+        """Spans of a step that are not as at the first."""
+        pairs = enumerate(zip(self.rows[step], self.rows[0], strict=True))
+        return [span for span, (now, first) in pairs if now is not first]
 
 
 def draw(inputs: Given | Callable[[int], Given]) -> Drawn:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from layerscope.errors import BackendError
 from layerscope.layers.feed import Feed
 from layerscope.regions import Region, is_observed, region
 from layerscope.run_header import RegionBytes
@@ -47,15 +48,17 @@ class ForeignArm:
             return self.functions[turn](*arguments.positional, **arguments.keyword)
 
     def weight_bytes(self, passes: int) -> int | None:
-        """Bytes of all parameters and buffers that `passes` passes read, if known."""
-        used = self.roots[:passes]
-        if None in used:
+        """Bytes of all parameters and buffers that `passes` passes read, if known.
+
+        A method may read only some of its module's.
+        """
+        modules = [one for one in self.functions[:passes] if isinstance(one, nn.Module)]
+        if len(modules) < len(self.functions[:passes]):
             return None
         storages = {
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-            for root in used
-            if root is not None
-            for tensor in (*root.parameters(), *root.buffers())
+            for module in modules
+            for tensor in (*module.parameters(), *module.buffers())
         }
         return sum(storages.values())
 
@@ -85,6 +88,14 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def is_played(device: torch.device) -> bool:
+    """Whether what is called now is what replays run.
+
+    On a GPU a body also runs uncaptured, to be warm; its results are not a replay's.
+    """
+    return device.type == "cpu" or torch.cuda.is_current_stream_capturing()
+
+
 @dataclass(slots=True)
 class ForeignWorkload:
     """Foreign arms on the same inputs; see `Workload`."""
@@ -98,6 +109,13 @@ class ForeignWorkload:
     _results: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict)
     """Of the last pass of a replay, by arm and passes: static memory under a graph."""
 
+    _arguments: Arguments = field(init=False)
+    """What the calls of the present replay get."""
+
+    def __post_init__(self) -> None:
+        """Begin with the arguments as they were given."""
+        self._arguments = self.inputs.live
+
     @property
     def feed(self) -> Feed:
         """The inputs of every step."""
@@ -110,16 +128,23 @@ class ForeignWorkload:
 
     def run_pass(self, arm: str, index: int, passes: int) -> None:
         """Call the arm once; what it does outside regions of its own is ``other``."""
+        if index == 0:
+            self._arguments = self.inputs.layout.nested_anew(self.inputs.live)
         with region(Region.OTHER):
-            returned = self._arm(arm).call(self.inputs.live, index)
-        if index == passes - 1:  # memory of earlier passes is used again by later ones
+            returned = self._arm(arm).call(self._arguments, index)
+        # Memory of earlier passes is used again by later ones.
+        if index == passes - 1 and is_played(self.feed.device):
             self._results[arm, passes] = tensors_in(returned)
 
     def poison(self) -> None:
         """Spoil the results of captured replays, which these must write anew.
 
         Arguments among them are loaded again at the head of a replay, or never written.
+
+        Raises:
+            BackendError: an argument was written that should never be.
         """
+        self._refuse_changed("an arm", "between two checks")
         live = self.inputs.live.memory
         spared = {address_of(live[span]) for span in self.inputs.fixed} | self.kept
         for results in self._results.values():
@@ -138,9 +163,11 @@ class ForeignWorkload:
         That one is called as often, on a copy of what the replay began with.
 
         Raises:
-            BackendError: there are other results than the first arm's.
+            BackendError: there are other results than the first arm's, or an argument
+                was written that should never be.
         """
         step = int(self.feed.step)
+        self._refuse_changed(arm, f"in a replay of step {step}")
         # Copied before the base is called: an arm may share memory with it.
         returned = [tensor.clone() for tensor in self._results[arm, passes]]
         got = Outcome(returned, self.inputs.live.tensors)
@@ -155,9 +182,19 @@ class ForeignWorkload:
         arguments = self.inputs.fresh(step)
         returned: object = None
         # Calls that change nothing do not matter to those after them.
-        for index in range(0 if self.inputs.written else passes - 1, passes):
+        is_changing = self.inputs.written or self.inputs.layout.is_nested
+        for index in range(0 if is_changing else passes - 1, passes):
             returned = self.base.call(arguments, index)
         return Outcome(tensors_in(returned), arguments.tensors)
+
+    def _refuse_changed(self, arm: str, when: str) -> None:
+        changed = self.inputs.changed()
+        if changed:
+            msg = (
+                f"{arm} changed {', '.join(changed)} {when} but in no first call, so "
+                "later replays would begin with it; let it change at the first step too"
+            )
+            raise BackendError(msg)
 
     @property
     def error_name(self) -> str:

@@ -31,7 +31,9 @@ def calls(
 
 
 def refusal(
-    kind: type[LayerscopeError], arms: dict[str, Functions], inputs: Given = (X,)
+    kind: type[LayerscopeError],
+    arms: dict[str, Functions],
+    inputs: Given | Callable[[int], Given] = (X,),
 ) -> str:
     """The message with which the first calls end."""
     with pytest.raises(kind) as caught:
@@ -61,6 +63,8 @@ def plain(x: Tensor) -> Tensor:
         (torch.float16, 2e-3),
         (torch.bfloat16, 1e-2),
         (torch.float8_e4m3fn, 5e-2),
+        (torch.complex64, 1e-4),
+        (torch.complex128, 1e-10),
         (torch.int64, 0.0),
     ],
 )
@@ -197,6 +201,94 @@ def test_what_arms_write_is_found() -> None:
     assert calls(arms, (x, cache)).written == {0, 1}
     assert x.equal(X)
     assert cache.equal(torch.zeros(4, 3))
+
+
+def from_zero(step: int) -> tuple[Tensor, Tensor]:
+    """A vector that is zero at step 0, and a state that always is."""
+    return torch.full((4,), float(step)), torch.zeros(4)
+
+
+def accumulate(x: Tensor, state: Tensor) -> Tensor:
+    """Add to the state, which step 0 leaves as it is."""
+    state += x
+    return x * 2
+
+
+def test_a_write_that_changes_no_value_is_found() -> None:
+    """Torch counts it; that of a foreign kernel shows at another step."""
+
+    def foreign(x: Tensor, state: Tensor) -> Tensor:
+        state.numpy()[:] += x.numpy()
+        return x * 2
+
+    zeros = (torch.zeros(4), torch.zeros(4))
+    assert calls({"base": accumulate}, zeros).written == {1}
+    assert calls({"base": foreign}, zeros).written == set()
+    assert calls({"base": foreign}, from_zero).written == {1}
+
+
+def test_an_arm_that_does_less_at_another_step_is_refused() -> None:
+    """Step 0 alone could not tell, for there is nothing to add."""
+    arms: dict[str, Functions] = {"base": accumulate, "lazy": lambda x, _: x * 2}
+    assert refusal(BackendError, arms, from_zero) == (
+        "lazy is wrong: relative error 1 in inputs[1] of call 0 at step 31 against "
+        "base, where 0.0001 is tolerated; it was not timed"
+    )
+
+
+def test_arguments_that_the_base_changes_at_another_step_only_must_change() -> None:
+    """An arm that changes them too is right; one that does not is told which."""
+
+    def limits(step: int) -> Sequence[Tensor]:
+        return (torch.arange(4.0) * step,)
+
+    def limit(x: Tensor) -> None:
+        x.clamp_(max=3)
+
+    def alike(x: Tensor) -> None:
+        x.copy_(x.clamp(max=3))
+
+    arms: dict[str, Functions] = {"base": limit, "alike": alike}
+    made = calls(arms, limits)
+    assert (made.written, made.tolerance) == ({0}, 1e-4)
+    message = refusal(BackendError, {"base": limit, "lazy": nothing}, limits)
+    assert " in inputs[0] of call 0 at step 31 against base, " in message
+
+
+def test_a_step_that_is_like_the_first_is_not_tried() -> None:
+    """It could show nothing new."""
+    tried: list[float] = []
+
+    def note(x: Tensor) -> Tensor:
+        tried.append(float(x[0]))
+        return x + 1
+
+    calls({"base": note}, lambda step: [torch.full((2,), float(step == 5))])
+    assert tried == [0.0, 1.0, 0.0]
+    tried.clear()
+    calls({"base": note}, lambda _: [torch.zeros(2)])
+    assert tried == [0.0, 0.0]
+
+
+def test_weights_are_as_they_were_when_an_arm_fails_on_spoilt_ones() -> None:
+    """They are the user's."""
+    weight = torch.eye(3)
+
+    def picky(x: Tensor) -> Sequence[Tensor]:
+        if weight.isnan().any():
+            msg = "weights are NaN"
+            raise ValueError(msg)
+        return x @ weight, weight
+
+    with pytest.raises(ValueError, match="weights are NaN"):
+        calls({"base": picky})
+    assert weight.equal(torch.eye(3))
+
+
+def test_complex_results_may_be_rounded_otherwise() -> None:
+    """As real ones of the same precision may."""
+    x, z = torch.randn(2, 8, 8, dtype=torch.complex64)
+    calls({"base": lambda x, z: x @ z @ z, "other": lambda x, z: x @ (z @ z)}, (x, z))
 
 
 def test_memory_that_an_arm_only_writes_may_be_spoilt() -> None:

@@ -73,13 +73,41 @@ def test_a_function_that_gives_the_same_at_every_step_is_one_step() -> None:
     assert draw(lambda _: [torch.ones(1)]).settled({0}, CPU).feed.steps == 1
 
 
+def test_what_should_never_change_is_watched() -> None:
+    """By name, if it does; what is loaded may hold anything."""
+    block = torch.zeros(8)
+    drawn = draw(lambda step: {"x": torch.ones(2) * step, "w": [block, block[2:]]})
+    inputs = drawn.settled(set(), CPU)
+    x, whole, _ = inputs.live.tensors
+    x.fill_(9.0)
+    assert inputs.changed() == []
+    whole[3] = 1.0
+    assert inputs.changed() == ["inputs['w'][0]", "inputs['w'][1]"]
+
+
+def test_the_first_step_and_the_last_other_one_are_tried() -> None:
+    """One is enough where all are the same."""
+    assert draw([torch.ones(2)]).tried == (0,)
+    assert draw(lambda _: [torch.ones(2)]).tried == (0,)
+    assert draw(lambda step: [torch.full((2,), step)]).tried == (0, 31)
+    drawn = draw(lambda step: [torch.full((2,), step % 31)])
+    assert drawn.tried == (0, 30)
+    assert drawn.fresh(30).tensors[0].tolist() == [30, 30]
+    assert drawn.before(30)[0].tolist() == [30, 30]
+
+
 def test_what_a_call_has_written_is_known() -> None:
-    """By its bytes, for a kernel tells nobody; a NaN that stays is no change."""
-    drawn = draw([torch.full((2,), torch.nan), torch.zeros(2)])
+    """By its bytes, for a kernel tells nobody, or by torch's own count.
+
+    A NaN that stays is no change.
+    """
+    drawn = draw([torch.full((2,), torch.nan), torch.zeros(2), torch.zeros(2)])
     arguments = drawn.fresh()
     assert drawn.written(arguments) == set()
-    arguments.tensors[1][1] = 1.0
+    arguments.tensors[1].numpy()[1] = 1.0
     assert drawn.written(arguments) == {1}
+    arguments.tensors[2].zero_()
+    assert drawn.written(arguments) == {1, 2}
     left = drawn.left(arguments, {1})
     assert left[1].tolist() == [0.0, 1.0]
     assert left[0].data_ptr() == drawn.before()[0].data_ptr()

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 import pytest
@@ -13,7 +14,7 @@ from layerscope.runner.foreign.arguments import Given
 from layerscope.runner.foreign.arms import Functions, arms_of
 from layerscope.runner.foreign.first_calls import FirstCalls
 from layerscope.runner.foreign.inputs import draw
-from layerscope.runner.foreign.workload import ForeignWorkload
+from layerscope.runner.foreign.workload import ForeignWorkload, is_played
 from layerscope.study import AA_SUFFIX
 
 CPU = torch.device("cpu")
@@ -89,7 +90,7 @@ def test_memory_that_arms_share_does_not_hide_an_error() -> None:
 
     def late(x: Tensor) -> Tensor:
         calls[0] += 1
-        return out.copy_(x if calls[0] <= 3 else x * 2)
+        return out.copy_(x if calls[0] <= 4 else x * 2)
 
     work = workload({"base": out.copy_, "late": late}, step_inputs)
     assert replay(work, "late", step=1) == pytest.approx(1.0)
@@ -146,7 +147,7 @@ def test_other_results_than_at_first_are_refused() -> None:
 
     def changes(x: Tensor) -> Tensor:
         calls[0] += 1
-        return x.clone() if calls[0] <= 2 else x[1:].clone()
+        return x.clone() if calls[0] <= 3 else x[1:].clone()
 
     work = workload({"base": torch.clone, "changes": changes}, step_inputs)
     with pytest.raises(BackendError) as caught:
@@ -154,6 +155,102 @@ def test_other_results_than_at_first_are_refused() -> None:
     assert str(caught.value) == (
         "changes returns float32 [3], base float32 [4]; they must be of one kind"
     )
+
+
+def test_an_argument_that_a_first_call_leaves_by_chance_is_checked() -> None:
+    """What step 0 adds nothing to begins anew at every replay, and must be right."""
+
+    def accumulate(x: Tensor, state: Tensor) -> Tensor:
+        state += x
+        return x * 2
+
+    work = workload(
+        {"base": accumulate, "same": accumulate},
+        lambda step: (torch.full((4,), float(step)), torch.zeros(4)),
+    )
+    assert work.inputs.written == {1}
+    for step in (0, 3):
+        assert replay(work, "base", step) == replay(work, "same", step) == 0.0
+        assert work.inputs.live.tensors[1].tolist() == [3.0 * step] * 4
+
+
+def test_an_argument_that_only_a_replay_changes_is_refused() -> None:
+    """Nothing restores it, so the arm and the argument are named."""
+    is_late = [False]
+
+    def late(x: Tensor, table: Tensor) -> Tensor:
+        if is_late[0]:
+            table[0] = 7.0
+        return x + 1
+
+    arms: dict[str, Functions] = {"base": lambda x, _: x + 1, "late": late}
+    work = workload(arms, lambda step: (torch.ones(4) + step, torch.zeros(4)))
+    assert replay(work, "late") == 0.0
+    is_late[0] = True
+    with pytest.raises(BackendError) as caught:
+        replay(work, "late", step=5)
+    assert str(caught.value) == (
+        "late changed inputs[1] in a replay of step 5 but in no first call, so later "
+        "replays would begin with it; let it change at the first step too"
+    )
+    with pytest.raises(BackendError, match=r"^an arm changed inputs\[1\] between two "):
+        replay(work, "base")
+
+
+def test_replays_begin_with_the_containers_as_they_were_given() -> None:
+    """A cache that grows from pass to pass is short again in the next replay."""
+    lengths: list[int] = []
+
+    def grow(x: Tensor, cache: dict[str, Tensor], seen: list[Tensor]) -> Tensor:
+        lengths.append(len(seen))
+        seen.append(x)
+        cache["k"] = torch.cat([cache["k"], x])
+        return cache["k"].cumsum(0)
+
+    work = workload(
+        {"base": grow, "same": grow},
+        lambda step: (torch.ones(2) + step, {"k": torch.zeros(1)}, []),
+    )
+    lengths.clear()
+    for step in (0, 7):
+        assert replay(work, "base", step) == replay(work, "same", step) == 0.0
+    # Two arms at two steps, and the base again to compare with each.
+    assert lengths == [0, 1, 2] * 8
+
+
+def test_calls_that_only_warm_do_not_replace_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU's player runs one pass before every capture, of whatever length."""
+    is_capturing = [False]
+    played = "layerscope.runner.foreign.workload.is_played"
+    monkeypatch.setattr(played, lambda _: is_capturing[0])
+    work = workload({"base": torch.clone}, [torch.ones(4)])
+
+    def capture(passes: int) -> None:
+        is_capturing[0] = False
+        work.run_pass("base", 0, 1)
+        is_capturing[0] = True
+        for index in range(passes):
+            work.run_pass("base", index, passes)
+
+    capture(1)
+    captured = work._results["base", 1]
+    capture(2)
+    assert work._results["base", 1] is captured
+    assert set(work._results) == {("base", 1), ("base", 2)}
+
+
+def test_on_a_gpu_only_captured_calls_are_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a CPU every call is."""
+    for is_capturing in (False, True):
+        monkeypatch.setattr(
+            torch.cuda, "is_current_stream_capturing", lambda now=is_capturing: now
+        )
+        assert is_played(torch.device("cuda", 0)) is is_capturing
+        assert is_played(CPU)
 
 
 def test_functions_take_turns() -> None:
@@ -198,6 +295,14 @@ def test_weights_are_counted_once() -> None:
     assert arms["m"].weight_bytes(3) == 256 + 256 + 32
     assert arms["f"].weight_bytes(1) == 256
     assert arms["f"].weight_bytes(2) is None
+
+
+def test_what_a_method_of_a_module_reads_is_not_known() -> None:
+    """It may be a small part of what the module holds."""
+    module_ = nn.Linear(8, 8)
+    arms = arms_of({"method": module_.forward, "part": partial(module_)}, {})
+    assert arms["method"].weight_bytes(1) is None
+    assert arms["part"].weight_bytes(1) is None
 
 
 def test_warm_caches_are_warned_of() -> None:
