@@ -1,7 +1,7 @@
 """The layer as a workload: every arm runs the same problem, region by region."""
 
 from collections.abc import Iterator
-from math import inf, isnan
+from math import inf
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ from layerscope.errors import BackendError
 from layerscope.layers.families import required_bytes
 from layerscope.layers.feed import Feed
 from layerscope.layers.problem import Problem, new_slots, poison
-from layerscope.layers.reference import reference_output
-from layerscope.layers.routing import distinct_experts
+from layerscope.layers.reference import reference_output, relative_error
+from layerscope.layers.routing import distinct_experts, is_planned
 from layerscope.layers.spec import DType
 from layerscope.regions import Region, region
 from layerscope.registry import Dispatched
@@ -68,10 +68,9 @@ class LayerWorkload:
         spec, out = self._problem.spec, self._problem.buffers[index].out
         is_fp32 = spec.dtype is DType.FLOAT32
         precision = torch.float64 if is_fp32 else torch.float32
-        reference = reference_output(self._problem, index, precision).double()
-        difference = torch.linalg.norm(out.double() - reference)
-        error = float(difference / torch.linalg.norm(reference))
-        if isnan(error):  # NaN that came in says nothing about what the pass made of it
+        reference = reference_output(self._problem, index, precision)
+        error = relative_error(out, reference)
+        if error == inf:  # NaN that came in says nothing about what the pass made of it
             return inf
         self._check_experts(arm, index)
         self._check_cache(arm, index)
@@ -147,8 +146,7 @@ class LayerWorkload:
         plan, chosen = self._problem.expert_plan, self._chosen(arm, index)
         if plan is None or chosen is None:
             return
-        want = plan[int(self._problem.feed.step), index].sort(dim=-1).values
-        if not torch.equal(chosen.cpu().long().sort(dim=-1).values, want):
+        if not is_planned(chosen, plan[int(self._problem.feed.step), index]):
             msg = (
                 f"{arm} chose other experts than the pinned routing in pass {index}; "
                 "it does other work and was not timed"

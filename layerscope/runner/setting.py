@@ -68,17 +68,20 @@ def open_setting(device: torch.device, options: RunnerOptions) -> Setting:
     return Setting(device, collect(devices.facts(device)), recorder, options)
 
 
-def finish(writer: RunWriter, began_s: float, made_s: float) -> Run:
+def finish(
+    writer: RunWriter, began_s: float, made_s: float, before: str = "weights"
+) -> Run:
     """Note what the run took, and write it as complete.
 
     Args:
         writer: of the run.
         began_s: monotonic time at which the problem began to be made.
-        made_s: monotonic time at which it was.
+        made_s: monotonic time at which it was, and the study began.
+        before: what took the time between the two.
     """
     writer.header.host_memory_bytes = peak_memory_bytes()
     writer.header.seconds = {
-        "weights": round(made_s - began_s, 1),
+        before: round(made_s - began_s, 1),
         "study": round(time.monotonic() - made_s, 1),
     }
     return writer.finish("complete")

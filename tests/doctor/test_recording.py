@@ -205,7 +205,7 @@ def test_a_cupti_that_is_too_new_is_replaced_by_the_one_that_fits(
 def test_layouts_that_are_newer_than_the_library_are_not_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """pip installs such a pair where only one of the two is pinned."""
+    """Such a pair is installed where only one of the two is pinned."""
     versions = {"cupti-python": "13.4.0", "nvidia-cuda-cupti": "13.0.85"}
     monkeypatch.setattr(recording, "installed", lambda name: versions.get(name, ""))
     for supports in ((13, 0), None):

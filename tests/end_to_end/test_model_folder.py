@@ -148,8 +148,10 @@ def test_a_layer_out_of_range(folder: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (
             {"model_type": "deepseek_v3"},
-            ("model_type 'deepseek_v3' is not supported (latent attention, shared "
-            "experts, sigmoid routing in groups); supported: qwen3_moe, llama"),
+            (
+                "model_type 'deepseek_v3' is not supported (latent attention, shared "
+                "experts, sigmoid routing in groups); supported: qwen3_moe, llama"
+            ),
         ),
         ({"attention_bias": True}, "not supported: attention_bias True"),
         (

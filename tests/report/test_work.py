@@ -128,8 +128,8 @@ def test_the_roles_of_a_draft_are_a_table_of_each_arm_that_names_them() -> None:
         *("role", "kernels", "mean share", "median share", "gap", "sum", "hidden")
     ]
     assert table.rows == (
-        ("(none)", 1.0, 6_000.0, 6_000.0, 1_000.0, 5_000.0, 0.0),
         ("token_1", 1.0, 22_000.0, 22_000.0, 2_000.0, 20_000.0, 0.0),
+        ("(none)", 1.0, 6_000.0, 6_000.0, 1_000.0, 5_000.0, 0.0),
         ("token_2", 1.0, 13_000.0, 13_000.0, 0.0, 13_000.0, 0.0),
     )
 

@@ -629,8 +629,8 @@ def test_a_declaration_of_wrong_types_is_told_before_all_else() -> None:
     fields: dict[str, Any] = {"covers": [Region.MOE], "build": None}
     assert failures(replace(paper(), **fields)) == [
         (
-            "covers is [<Region.MOE: 'moe'>], and must be a mapping of families to tuples "
-            "of regions"
+            "covers is [<Region.MOE: 'moe'>], and must be a mapping of families to "
+            "tuples of regions"
         ),
         "build is None, and must be a function",
     ]

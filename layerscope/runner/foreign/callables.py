@@ -12,7 +12,6 @@ import torch
 
 from layerscope.errors import InputError, MeasurementError
 from layerscope.graphs import device as devices
-from layerscope.graphs.memory import peak_memory_bytes
 from layerscope.progress import Progress, SilentProgress
 from layerscope.run import Run, RunWriter, new_run_folder
 from layerscope.runner.bench import open_bench
@@ -23,7 +22,7 @@ from layerscope.runner.foreign.first_calls import FirstCalls
 from layerscope.runner.foreign.inputs import Drawn, draw
 from layerscope.runner.foreign.workload import ForeignArm, ForeignWorkload, wait_for
 from layerscope.runner.phases import run_phases
-from layerscope.runner.setting import RunnerOptions, open_setting
+from layerscope.runner.setting import RunnerOptions, finish, open_setting
 from layerscope.study import (
     ANCHOR_LENGTHS,
     EAGER_LENGTHS,
@@ -160,12 +159,7 @@ def _run(
         budget_s = study.time_budget_s
         bench = open_bench(study, workload, writer, setting.progress, budget_s)
         run_phases(bench, setting.recorder)
-        writer.header.host_memory_bytes = peak_memory_bytes()
-        writer.header.seconds = {
-            "first calls": round(called_s - began_s, 1),
-            "study": round(time.monotonic() - called_s, 1),
-        }
-        return writer.finish("complete")
+        return finish(writer, began_s, called_s, before="first calls")
 
 
 @contextmanager
