@@ -299,8 +299,8 @@ def test_a_damaged_draft_does_not_hide_its_layer(folder: Path) -> None:
     assert run.draft is None
     assert run.samples.height == handmade.samples().height
     assert run.header.warnings[-1] == (
-        f"the draft is left out: {folder / DRAFT_FOLDER / SAMPLES_FILE} is missing; the "
-        "run is not whole"
+        f"the draft is left out: {folder / DRAFT_FOLDER / SAMPLES_FILE} is missing; "
+        "the run is not whole"
     )
 
 

@@ -36,7 +36,7 @@ class DraftPass:
     """[vocab_slice, rank] in the spec's weight dtype: a row for every token."""
 
     base: Tensor
-    """float32 [tokens, requests, vocab_slice]: base logits, which change with the step."""
+    """float32 [tokens, requests, vocab_slice]: base logits, others at every step."""
 
     previous: Tensor
     """int64 [requests]: the last accepted tokens. From the second pass on these are

@@ -87,8 +87,8 @@ def test_every_arm_says_where_it_finds_w2(
     reads = {"reference": 5, "fused": 1}
     run = run_of(DRAFT, l2_bytes=l2_bytes, w2_reads=reads)
     assert facts(build_report(run))["w2"] == (
-        f"77.79 MB, a copy a pass: {first}; reference reads it 5 times a pass, {later}; "
-        "fused reads it once a pass, and keeps it on chip"
+        f"77.79 MB, a copy a pass: {first}; reference reads it 5 times a pass, {later}"
+        "; fused reads it once a pass, and keeps it on chip"
     )
 
 
