@@ -28,17 +28,32 @@ class DraftTensors(NamedTuple):
 
 def draft(tensors: DraftTensors) -> None:
     """Choose all tokens of a pass, one position after another."""
-    w2 = values(tensors.w2)
     before, tokens = tensors.previous, []
     for base in tensors.base.unbind(0):
-        biases = dots(tensors.w1[before], w2)
+        added = biases(tensors.w1[before], tensors.w2)
         best = [
             argmax(logits + bias)
-            for logits, bias in zip(base.unbind(0), biases, strict=True)
+            for logits, bias in zip(base.unbind(0), added, strict=True)
         ]
         before = stored(torch.cat(best))
         tokens.append(before)
     tensors.chosen.copy_(torch.stack(tokens))
+
+
+def biases(rows: Tensor, w2: Matrix) -> list[Tensor]:
+    """What `rows` [requests, rank] of w1 add to the logits, a float32 [vocab] each.
+
+    Plain weights go to the matrix library where that keeps its sums in float32; scaled
+    ones are dequantised within the compiler's own loop, for rounded to the type of the
+    rows they would move near ties.
+    """
+    if w2.scale is None and rows.dtype is w2.data.dtype:
+        if rows.dtype is torch.float32:
+            return list(torch.mm(rows, w2.data.T).unbind(0))
+        if rows.is_cuda:
+            wide = torch.mm(rows, w2.data.T, out_dtype=torch.float32)
+            return list(wide.unbind(0))
+    return dots(rows, values(w2))
 
 
 def argmax(logits: Tensor) -> Tensor:
