@@ -35,7 +35,7 @@ _ROW_GROUP: Final = 1 << 16  # small enough for names, regions and grids to stay
 _ORDER: Final = ("arm", "experiment", "capture", "replay", "node")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A study and what was measured; the same whether just recorded or loaded."""
 
@@ -50,6 +50,12 @@ class Run:
 
     draft: "Run | None" = None
     """The run of the study's draft, where there is one."""
+
+    def __repr__(self) -> str:
+        """Where it is, and how much there is of it."""
+        rows = f"{self.samples.height} samples, {self.kernels.height} kernels"
+        draft = "" if self.draft is None else ", with its draft"
+        return f"<Run {self.path}: {self.header.status}, {rows}{draft}>"
 
 
 def new_run_folder(name: str) -> Path:

@@ -1,8 +1,12 @@
-"""What holds for every test of layerscope: caches of its own."""
+"""What holds for every test of layerscope: caches of its own, no backends of others."""
 
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tests import plugins
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +14,21 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every test empty caches, so that none passes on what another left."""
     for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / "caches" / variable.lower()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_installed_backends() -> Iterator[None]:
+    """Hide backends that are installed here, so that no test depends on which.
+
+    A test still finds what it installs itself. A module at a time, since the tests of
+    those backends may run in the same session.
+    """
+    installed = {each.name for each in metadata.distributions() if plugins.offers(each)}
+    distributions = metadata.distributions
+
+    def visible(**where: list[str]) -> Iterable[metadata.Distribution]:
+        return (each for each in distributions(**where) if each.name not in installed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "distributions", visible)
+        yield

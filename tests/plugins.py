@@ -10,8 +10,11 @@ import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
+from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 from textwrap import dedent
+
+from layerscope.plugin import ENTRY_POINT_GROUP
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -74,13 +77,35 @@ class Environment:
         )
 
 
+def offers(distribution: Distribution) -> bool:
+    """Whether somebody else's distribution offers a backend."""
+    return distribution.name != "layerscope" and any(
+        entry.group == ENTRY_POINT_GROUP for entry in distribution.entry_points
+    )
+
+
 def environment(folder: Path) -> Environment:
     """A fresh virtual environment in `folder`.
 
-    Packages that tests run with are on its path, after its own.
+    Packages that tests run with are on its path, after its own, but for backends: which
+    of those are installed here is no matter of the tests.
     """
     venv.create(folder, with_pip=False)
     made = Environment(folder)
-    ours = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-    (made.site / "ours.pth").write_text("\n".join(ours), encoding="utf-8")
+    packages = folder / ".packages"  # where pytest does not look for tests
+    packages.mkdir()
+    for site in [Path(path) for path in sys.path if path.endswith("site-packages")]:
+        for found in site.iterdir():
+            link = packages / found.name
+            if _is_package(found) and not link.exists():
+                link.symlink_to(found)
+    ours = f"{ROOT}\n{packages}\n"
+    (made.site / "ours.pth").write_text(ours, encoding="utf-8")
     return made
+
+
+def _is_package(found: Path) -> bool:
+    """Whether what is in a folder of packages is to be seen elsewhere, too."""
+    if found.suffix == ".dist-info":
+        return not offers(PathDistribution(found))
+    return found.suffix != ".pth" and found.name != "__pycache__"

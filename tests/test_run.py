@@ -290,6 +290,13 @@ def test_the_draft_of_a_run_is_loaded_with_it(folder: Path) -> None:
     assert draft.path == folder / DRAFT_FOLDER
 
 
+def test_a_run_shows_in_a_line_what_it_holds(folder: Path) -> None:
+    """A prompt that prints a run is not flooded with its header."""
+    run = load(folder)
+    counts = f"{run.samples.height} samples, {run.kernels.height} kernels"
+    assert repr(run) == f"<Run {folder}: {run.header.status}, {counts}>"
+
+
 def test_a_damaged_draft_does_not_hide_its_layer(folder: Path) -> None:
     """The layer's run is whole, and says what could not be read."""
     writer = RunWriter(folder / DRAFT_FOLDER, handmade.header())

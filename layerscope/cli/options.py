@@ -119,8 +119,9 @@ class ProfileOptions(LayerOptions):
     time_budget: Annotated[
         float,
         typer.Option(
-            help="Seconds the study may take once weights exist; fewer rounds and "
-            "captures are made when it ends, with a warning."
+            help="Seconds for the study once weights exist, three tenths of them the "
+            "draft's. Three captures of six rounds are made however long they take; "
+            "what is cut carries a warning."
         ),
     ] = 100.0
     recorder: Annotated[

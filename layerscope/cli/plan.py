@@ -60,6 +60,9 @@ class Plan:
 
     output: Path
 
+    optional: frozenset[str]
+    """Arms that no one named: one that fails is left out."""
+
     left_out: tuple[str, ...]
     """Backends that no one named and that do not fit, each with its reasons."""
 
@@ -77,6 +80,8 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         arms, left_out = _fitting_arms(spec, device)
     else:
         arms, left_out = parse_arms(options.arms), ()
+    asked_for = () if options.arms is None else arms
+    optional = frozenset(arm.name for arm in arms[1:] if arm not in asked_for)
     study = Study(
         spec=spec,
         arms=arms,
@@ -93,6 +98,7 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         device=device.type,
         model_folder=folder,
         output=options.output or new_run_folder(spec.model.name),
+        optional=optional,
         left_out=left_out,
     )
 

@@ -65,6 +65,8 @@ def _run(planned: "Plan", recorder: str, command_line: list[str]) -> "Run":
                 output=planned.output,
                 recorder=recorder,
                 model_folder=planned.model_folder,
+                optional=planned.optional,
+                left_out=planned.left_out,
                 command=command_line,
                 progress=progress,
             ),

@@ -9,7 +9,7 @@ from layerscope.report.clocks import throttle_reasons
 from layerscope.report.document import Report
 from layerscope.report.facts import facts
 from layerscope.report.measures import Measures, measures
-from layerscope.report.tables import REFERENCE, tables
+from layerscope.report.tables import REFERENCE, tables, why_unjudged
 from layerscope.report.work import noun, title
 from layerscope.run import Run
 from layerscope.run_header import RunHeader
@@ -77,18 +77,26 @@ def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
     for arm, comparison in measured.comparisons.items():
         if comparison.verdict is Verdict.UNKNOWN and arm != measured.again:
             yield f"{arm}: unknown whether it differs: {comparison.reason}"
+    yield from _notes_on_regions(header, measured)
+    for decision in header.decisions:
+        if decision.reason:
+            yield (
+                f"{decision.arm}: {decision.region} ran on {decision.backend} "
+                f"({decision.reason})"
+            )
+
+
+def _notes_on_regions(header: RunHeader, measured: Measures) -> Iterator[str]:
+    for arm in measured.comparisons:
+        why = why_unjudged(header, measured, arm) if arm in measured.profiled_ns else ""
+        if why and arm != measured.again:
+            yield f"{arm}: changes of its regions have no verdict: {why}"
     for row in measured.regions.iter_rows(named=True):
         fewest, most = row["kernels_min"], row["kernels_max"]
         if fewest != most:
             yield (
                 f"{row['arm']}: kernels a pass vary between {fewest} and {most} in "
                 f"{row['region']}"
-            )
-    for decision in header.decisions:
-        if decision.reason:
-            yield (
-                f"{decision.arm}: {decision.region} ran on {decision.backend} "
-                f"({decision.reason})"
             )
 
 
@@ -100,6 +108,8 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         yield "no kernels were recorded, so there are no shares by region"
     if not measured.anchors[measured.base].samples:
         yield "no whole round was sampled, so there are no anchors"
+    if header.study.draft is not None and run.draft is None:
+        yield "the draft is missing: it was not measured, or stopped before a sample"
     yield from _doubts(header, measured)
     reasons = throttle_reasons(run.samples)
     if reasons:

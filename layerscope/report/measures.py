@@ -80,6 +80,10 @@ class Measures:
     share_changes: dict[str, dict[str, Comparison]]
     """By arm but the base, then by region; mean share a pass."""
 
+    def region_names(self, arm: str) -> frozenset[str]:
+        """Regions in which `arm` had kernels."""
+        return frozenset(self.regions.filter(pl.col("arm") == arm)["region"])
+
     @property
     def profiled_ns(self) -> dict[str, float]:
         """Mean increment of a profiled pass, of every arm that was profiled.

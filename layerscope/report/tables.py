@@ -124,8 +124,13 @@ def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
     if arm == measured.base:
         title = f"regions of {arm}, a profiled pass"
         return Table(title, _REGIONS, (*rows, total), has_total=True)
-    is_judged = arm != measured.again
-    changes = measured.share_changes[arm]
+    is_judged = arm != measured.again and not why_unjudged(header, measured, arm)
+    known = measured.region_names(measured.base)
+    changes = {
+        name: change
+        for name, change in measured.share_changes[arm].items()
+        if name in known
+    }
     title = f"regions of {arm}, a profiled pass, change of mean share "
     return Table(
         title=title + against(header, measured),
@@ -139,6 +144,16 @@ def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
         ),
         has_total=True,
     )
+
+
+def why_unjudged(header: RunHeader, measured: Measures, arm: str) -> str:
+    """Why changes of the regions of `arm` get no verdict; empty where they do."""
+    if measured.region_names(arm) != measured.region_names(measured.base):
+        return f"its regions are not those of {measured.base}"
+    is_foreign = isinstance(header.study.spec, CallableSpec)
+    if is_foreign and header.environment.device.type == "cpu":
+        return "on a CPU marks and hooks take time of their own"
+    return ""
 
 
 def _interval(comparison: Comparison | None, *, is_judged: bool) -> Interval | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+import msgspec
+
 from layerscope.errors import MeasurementError
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Body, Player, Replay
@@ -15,6 +17,7 @@ from layerscope.progress import Progress
 from layerscope.record.nvtx import NvtxObserver, arm_range
 from layerscope.regions import Region, layer_pass, observing, region
 from layerscope.run import RunWriter
+from layerscope.runner.setting import RunnerOptions, one_line
 from layerscope.runner.workload import Workload
 from layerscope.study import Study
 
@@ -36,6 +39,9 @@ class Bench:
 
     budget_s: float
     """Seconds that all phases together may take."""
+
+    optional: frozenset[str] = frozenset()
+    """Arms that nobody named: one that fails at first is left out with a warning."""
 
     deadline_s: float = inf
     """Monotonic time at which the budget ends."""
@@ -85,26 +91,48 @@ class Bench:
         arms = self.arms
         random.Random(seed).shuffle(arms)  # noqa: S311 (not a secret)
         for arm in arms:
-            body = self.body(arm)
-            with arm_range(arm), observing(NvtxObserver()):
-                first: Replay | None = None
-                for length in lengths or self.study.lengths:
-                    replay = self._capture(arm, body, length, first)
-                    self.replays[arm, length] = replay
-                    first = first or replay
+            try:
+                self._capture(arm, lengths or self.study.lengths)
+            except Exception as error:
+                if not self.leave_out(arm, error):
+                    raise
         for replay in self.replays.values():
             for _ in range(WARM_LAUNCHES):
                 replay.launch()
         self.player.wait()
 
-    def _capture(
-        self, arm: str, body: Body, length: int, beside: Replay | None
-    ) -> Replay:
+    def _capture(self, arm: str, lengths: Sequence[int]) -> None:
+        body = self.body(arm)
         try:
-            return self.player.capture(body, length, beside)
+            with arm_range(arm), observing(NvtxObserver()):
+                first: Replay | None = None
+                for length in lengths:
+                    replay = self.player.capture(body, length, first)
+                    self.replays[arm, length] = replay
+                    first = first or replay
         except MeasurementError as error:
             msg = f"{arm}: {error}"
             raise MeasurementError(msg) from error
+
+    def leave_out(self, arm: str, error: Exception) -> bool:
+        """Go on without `arm` if nobody named it and nothing of it was measured yet.
+
+        The run says what happened; whether the arm was left out.
+        """
+        if arm not in self.optional or self._captures > 1:
+            return False
+        self.player.wait()
+        for key in [key for key in self.replays if key[0] == arm]:
+            self.replays.pop(key).close()
+        arms = tuple(one for one in self.study.arms if one.name != arm)
+        self.study = msgspec.structs.replace(self.study, arms=arms)
+        header = self.writer.header
+        header.study = self.study
+        header.warnings.append(f"left out {arm}: {one_line(error)}")
+        header.builds = [build for build in header.builds if build.arm != arm]
+        header.decisions = [one for one in header.decisions if one.arm != arm]
+        header.bytes = [row for row in header.bytes if row.arm != arm]
+        return True
 
     def must_stop(self, done: int, fewest: int) -> bool:
         """Whether the budget has ended and `fewest` of what is planned are `done`."""
@@ -144,22 +172,23 @@ class Bench:
 
 
 def open_bench(
-    study: Study,
-    workload: Workload,
-    writer: RunWriter,
-    progress: Progress,
-    budget_s: float,
+    workload: Workload, writer: RunWriter, options: RunnerOptions, budget_s: float
 ) -> Bench:
-    """A bench for `workload` on the device of its feed; its budget begins now."""
-    facts = writer.header.environment.device
+    """A bench for `workload` on the device of its feed; its budget begins now.
+
+    The study is the one in the header of `writer`.
+    """
+    header = writer.header
+    facts = header.environment.device
     return Bench(
-        study=study,
+        study=header.study,
         workload=workload,
         player=player_for(workload.feed.device),
         writer=writer,
-        progress=progress,
+        progress=options.progress,
         clocks=ClockReader(None if facts.type == "cpu" else facts.index, facts.uuid),
         head=head_for(workload.feed),
+        optional=options.optional,
         budget_s=budget_s,
         deadline_s=time.monotonic() + budget_s,
     )

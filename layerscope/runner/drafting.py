@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ from layerscope.layers.draft import (
     make_draft,
 )
 from layerscope.layers.draft_spec import DraftSpec
-from layerscope.registry import dispatch_draft, load
+from layerscope.registry import DispatchedDraft, dispatch_draft, load
 from layerscope.run import DRAFT_FOLDER, RunWriter
 from layerscope.run_header import RunHeader
 from layerscope.runner.bench import open_bench
@@ -91,10 +92,7 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
         writer.header.weights = f"random, seed {study.seed}"
         made_s = time.monotonic()
         workload = _build(study, problem, writer.header, setting)
-        study = writer.header.study
-        bench = open_bench(
-            study, workload, writer, setting.progress, study.time_budget_s
-        )
+        bench = open_bench(workload, writer, setting.options, study.time_budget_s)
         run_phases(bench, setting.recorder)
         finish(writer, began_s, made_s)
 
@@ -106,18 +104,20 @@ def _build(
 
     An arm without one would be the fallback's arm once more.
     """
-    built = {}
+    built: dict[str, DispatchedDraft] = {}
     for arm in study.arms:
         setting.progress.phase(f"building the draft of {arm.name}", 1)
-        dispatched = dispatch_draft(arm, problem)
-        if dispatched is not None:
-            built[arm.name] = dispatched
+        made = setting.build(arm, partial(dispatch_draft, arm, problem))
+        if isinstance(made, str):
+            header.warnings.append(made)
+        elif made is None:
+            header.warnings.append(f"{arm.name} has no draft for this step")
+        else:
+            built[arm.name] = made
         setting.progress.advance()
     if not built:
         msg = "no arm has a draft for this step; leave it out: --no-draft"
         raise BackendError(msg)
-    left_out = [arm.name for arm in study.arms if arm.name not in built]
-    header.warnings += [f"{name} has no draft for this step" for name in left_out]
     header.builds = [dispatched.build for dispatched in built.values()]
     header.w2_reads = {name: one.step.w2_reads for name, one in built.items()}
     header.study = msgspec.structs.replace(

@@ -1,7 +1,9 @@
 """The main job: check, build, measure the layer, then the draft if there is one."""
 
 import time
+from functools import partial
 
+import msgspec
 import torch
 
 from layerscope.errors import InputError, LayerscopeError, MeasurementError
@@ -11,8 +13,7 @@ from layerscope.layers.checkpoint import load_layer
 from layerscope.layers.families import estimate_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
-from layerscope.progress import Progress
-from layerscope.registry import check_switches, dispatch, reasons
+from layerscope.registry import Dispatched, check_switches, dispatch, reasons
 from layerscope.registry import load as load_backend
 from layerscope.run import Run, RunWriter, load
 from layerscope.run_header import RunHeader
@@ -55,7 +56,8 @@ def profile(study: Study, options: RunnerOptions) -> Run:
         _refuse(study, spec, device)
         draft = draft_study(study)
         check_memory(device, _needed_bytes(study, spec, draft))
-        _profile_layer(study, spec, setting, has_draft=draft is not None)
+        study = _profile_layer(study, spec, setting, has_draft=draft is not None)
+        draft = draft_study(study)
         if draft is not None:
             _profile_draft(draft, setting)
         return load(options.output)
@@ -98,20 +100,24 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
 
 def _profile_layer(
     study: Study, spec: LayerSpec, setting: Setting, *, has_draft: bool
-) -> None:
-    writer = RunWriter(setting.options.output, setting.header(study))
+) -> Study:
+    """Measure the layer; the study with the arms that were."""
+    header = setting.header(study)
+    header.warnings += [f"left out {arm}" for arm in setting.options.left_out]
+    writer = RunWriter(setting.options.output, header)
     with partial_on_failure(writer):
         writer.checkpoint()  # from here on a killed run can be read, and says so
         began_s = time.monotonic()
         problem = _make_problem(study, spec, setting, writer.header)
         made_s = time.monotonic()
-        workload = _build(study, problem, writer.header, setting.progress)
+        workload = _build(study, problem, writer.header, setting)
         budget_s = study.time_budget_s * (1.0 - DRAFT_SHARE if has_draft else 1.0)
         if study.draft is not None and not has_draft:
             writer.header.warnings.append("no arm has a draft, so none was measured")
-        bench = open_bench(study, workload, writer, setting.progress, budget_s)
+            header.study = msgspec.structs.replace(header.study, draft=None)
+        bench = open_bench(workload, writer, setting.options, budget_s)
         run_phases(bench, setting.recorder)
-        finish(writer, began_s, made_s)
+        return finish(writer, began_s, made_s).header.study
 
 
 def _make_problem(
@@ -141,14 +147,21 @@ def _make_problem(
 
 
 def _build(
-    study: Study, problem: Problem, header: RunHeader, progress: Progress
+    study: Study, problem: Problem, header: RunHeader, setting: Setting
 ) -> LayerWorkload:
-    """Build every arm and note what was built in the run's header."""
-    arms = {}
+    """Build every arm and note what was built, and what was not, in the header."""
+    arms: dict[str, Dispatched] = {}
     for arm in study.arms:
-        progress.phase(f"building {arm.name}", 1)
-        arms[arm.name] = dispatch(arm, problem)
-        progress.advance()
+        setting.progress.phase(f"building {arm.name}", 1)
+        built = setting.build(arm, partial(dispatch, arm, problem))
+        if isinstance(built, str):
+            header.warnings.append(built)
+        else:
+            arms[arm.name] = built
+        setting.progress.advance()
+    header.study = msgspec.structs.replace(
+        study, arms=tuple(dispatched.arm for dispatched in arms.values())
+    )
     header.builds = [dispatched.build for dispatched in arms.values()]
     header.decisions = [d for arm in arms.values() for d in arm.decisions]
     workload = LayerWorkload(problem, arms)

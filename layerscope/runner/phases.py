@@ -26,6 +26,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         MeasurementError: the device cannot measure an arm.
         RecordError: the run cannot be written.
     """
+    # Arms that fail in the first capture may leave the study; its counts stay.
     study, header, workload = bench.study, bench.writer.header, bench.workload
     header.bytes = list(workload.region_bytes())
     l2_bytes = header.environment.device.l2_bytes

@@ -1,13 +1,16 @@
 """Where a study runs, who watches, and what all runs have in common."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from layerscope.environment import Environment, collect
+from layerscope.errors import LayerscopeError
 from layerscope.graphs import device as devices
 from layerscope.graphs.memory import peak_memory_bytes
 from layerscope.progress import Progress, SilentProgress
@@ -15,7 +18,9 @@ from layerscope.record.recorder import Recorder
 from layerscope.record.recorders import recorder_for
 from layerscope.run import Run, RunWriter
 from layerscope.run_header import RunHeader
-from layerscope.study import Study
+from layerscope.study import Arm, Study
+
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,12 @@ class RunnerOptions:
     recorder: str = "auto"
     model_folder: Path | None = None
     """Where the layer's weights are read from; None makes seeded random ones."""
+
+    optional: frozenset[str] = frozenset()
+    """Arms that nobody named: one that fails is left out with a warning."""
+
+    left_out: tuple[str, ...] = ()
+    """Arms that were left out before, each with its reasons."""
 
     command: list[str] = field(default_factory=list)
     progress: Progress = field(default_factory=SilentProgress)
@@ -55,6 +66,30 @@ class Setting:
             environment=self.environment,
             recorder=self.recorder.name if self.recorder else "",
         )
+
+    def build(self, arm: Arm, build: Callable[[], Built]) -> Built | str:
+        """What `build` makes for `arm`, or why the arm is left out.
+
+        Raises:
+            BackendError: it cannot be built, and somebody asked for it.
+        """
+        try:
+            return build()
+        except Exception as error:
+            if arm.name not in self.options.optional:
+                error.add_note(f"raised while arm {arm.name!r} was built")
+                raise
+            return f"left out {arm.name}: {one_line(error)}"
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, with the type of an error that is not layerscope's own."""
+    text = " ".join(str(error).split())
+    return (
+        text
+        if isinstance(error, LayerscopeError)
+        else f"{type(error).__name__}: {text}"
+    )
 
 
 def open_setting(device: torch.device, options: RunnerOptions) -> Setting:

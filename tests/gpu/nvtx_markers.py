@@ -24,10 +24,10 @@ from cupti import cupti
 from layerscope.layers.presets import preset
 from layerscope.layers.problem import ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
-from layerscope.progress import SilentProgress
 from layerscope.record.nvtx import arm_range
 from layerscope.registry import dispatch
 from layerscope.run import RunWriter
+from layerscope.runner import RunnerOptions
 from layerscope.runner.bench import open_bench
 from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Arm, Study
@@ -59,13 +59,14 @@ def main() -> None:
     cupti.activity_enable(cupti.ActivityKind.MARKER)
     spec = LayerSpec(model=preset("tiny-moe"), context=64)
     study = Study(spec=spec, arms=(Arm(backend="reference"),), lengths=(2,), steps=2)
-    options = ProblemOptions(passes=2, steps=2, device="cuda")
+    how = ProblemOptions(passes=2, steps=2, device="cuda")
     with TemporaryDirectory() as folder, torch.no_grad():
-        problem = make_problem(spec, options)
+        problem = make_problem(spec, how)
         writer = RunWriter(Path(folder) / "run", header(study))
         arms = {arm.name: dispatch(arm, problem) for arm in study.arms}
         workload = LayerWorkload(problem, arms)
-        bench = open_bench(study, workload, writer, SilentProgress(), 60.0)
+        options = RunnerOptions(output=Path(folder) / "run")
+        bench = open_bench(workload, writer, options, 60.0)
         labels()
         bench.capture()
         found = [labels()]

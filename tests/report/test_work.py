@@ -6,7 +6,7 @@ import pytest
 
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import DType
-from layerscope.report import Report, build_report
+from layerscope.report import Interval, Report, build_report
 from layerscope.run import Run
 from layerscope.run_header import RegionBytes
 from layerscope.study import CallableSpec, Spec
@@ -166,3 +166,56 @@ def test_an_arm_that_runs_the_layer_whole_has_its_bytes_against_all_regions() ->
     traffic = fused[columns.index("traffic_bytes")]
     assert traffic is not None
     assert (traffic.touched, traffic.required, traffic.ratio) == (300, 100, 3.0)  # type: ignore[union-attr]
+
+
+def renamed(run: Run, arm: str, region: str) -> Run:
+    """The run, had every kernel of `arm` been in `region`."""
+    is_arm = pl.col("arm") == arm
+    name = pl.when(is_arm).then(pl.lit(region)).otherwise(pl.col("region"))
+    return replace(run, kernels=run.kernels.with_columns(region=name))
+
+
+def changes(report: Report, arm: str) -> dict[object, object]:
+    """What the table of an arm's regions says of their changes."""
+    title = f"regions of {arm}, "
+    (table,) = [t for t in report.tables if t.title.startswith(title)]
+    return {row[0]: row[-1] for row in table.rows}
+
+
+def test_regions_that_the_base_has_not_are_compared_with_nothing() -> None:
+    """Kernels of several regions at once would be slower than none at all."""
+    report = build_report(renamed(handmade.run(), "fused", "other"))
+    assert changes(report, "fused") == {"other": None, "total": None}
+    assert (
+        "fused: changes of its regions have no verdict: its regions are not those of "
+        "reference"
+    ) in report.notes
+
+
+def test_regions_of_foreign_code_are_not_judged_on_a_cpu() -> None:
+    """There marks and hooks take time of their own, in one arm more than another."""
+    spec = CallableSpec(inputs=(), tolerance=0.0)
+    run = run_of(spec)
+    judged = changes(build_report(run), "fused")["attention"]
+    assert isinstance(judged, Interval)
+    assert judged.verdict
+    device = msgspec.structs.replace(run.header.environment.device, type="cpu")
+    machine = msgspec.structs.replace(run.header.environment, device=device)
+    header = msgspec.structs.replace(run.header, environment=machine)
+    report = build_report(replace(run, header=header))
+    told = changes(report, "fused")["attention"]
+    assert isinstance(told, Interval)
+    assert told == replace(judged, verdict="", reason="")
+    assert (
+        "fused: changes of its regions have no verdict: on a CPU marks and hooks take "
+        "time of their own"
+    ) in report.notes
+
+
+def test_a_draft_that_was_planned_and_is_missing_is_a_warning() -> None:
+    """Else a run that was stopped in its draft would look complete."""
+    study = msgspec.structs.replace(handmade.study(), draft=DRAFT)
+    run = handmade.run(study=study)
+    line = "the draft is missing: it was not measured, or stopped before a sample"
+    assert line in build_report(run).warnings
+    assert line not in build_report(replace(run, draft=run_of(DRAFT))).warnings

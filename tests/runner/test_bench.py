@@ -11,9 +11,9 @@ from layerscope.graphs.eager import EagerPlayer
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
 from layerscope.nvml import Clocks
 from layerscope.plugin import Step
-from layerscope.progress import SilentProgress
 from layerscope.regions import Mark, Region, observing
 from layerscope.run import RunWriter
+from layerscope.runner import RunnerOptions
 from layerscope.runner.bench import Bench, open_bench
 from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Study
@@ -207,9 +207,9 @@ def test_an_open_bench_plays_on_the_device_of_the_feed(tmp_path: Path) -> None:
     problem = fakes.problem(study)
     writer = RunWriter(tmp_path / "run", handmade.header(study=study))
     before_s = time.monotonic()
-    bench = open_bench(
-        study, LayerWorkload(problem, {}), writer, SilentProgress(), 60.0
-    )
+    options = RunnerOptions(output=tmp_path / "run", optional=frozenset({"fused"}))
+    bench = open_bench(LayerWorkload(problem, {}), writer, options, 60.0)
+    assert bench.optional == {"fused"}
     assert bench.arms == ["reference", "fused", AGAIN]
     assert isinstance(bench.player, EagerPlayer)
     assert bench.clocks.read() == Clocks()

@@ -54,7 +54,7 @@ def options(tmp_path: Path) -> RunnerOptions:
 
 def replace(options: RunnerOptions, **changes: Any) -> RunnerOptions:  # noqa: ANN401
     """The options with some of them changed."""
-    fields = ("output", "device", "recorder", "model_folder", "command", "progress")
+    fields = RunnerOptions.__dataclass_fields__
     values = {name: getattr(options, name) for name in fields}
     return RunnerOptions(**(values | changes))
 

@@ -157,7 +157,7 @@ def _run(
         wait_for(device)
         called_s = time.monotonic()
         budget_s = study.time_budget_s
-        bench = open_bench(study, workload, writer, setting.progress, budget_s)
+        bench = open_bench(workload, writer, setting.options, budget_s)
         run_phases(bench, setting.recorder)
         return finish(writer, began_s, called_s, before="first calls")
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import layerscope
 from layerscope import CallableOptions, InputError, LayerscopeError, MeasurementError
 from layerscope.graphs import device as devices
+from layerscope.run import RunWriter
 from layerscope.runner.foreign import callables
 from layerscope.study import Arm, CallableSpec, Study
 
@@ -41,8 +42,8 @@ def planned(
     """The study of two functions as it is when measuring begins."""
     seen: list[Study] = []
 
-    def stop(study: Study, *_: object) -> None:
-        seen.append(study)
+    def stop(_: object, writer: RunWriter, *__: object) -> None:
+        seen.append(writer.header.study)
         raise Stop
 
     monkeypatch.setattr(callables, "open_bench", stop)
