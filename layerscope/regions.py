@@ -144,7 +144,7 @@ def region(name: Region | str) -> AbstractContextManager[None]:
 def role(name: str) -> AbstractContextManager[None]:
     """Name what the kernels of a block do, such as ``gate_up``; the innermost counts.
 
-    Kernels of two arms are matched by role, so arms should use the same names.
+    Roles are kept with every kernel: column ``role`` of ``run.kernels``.
 
     Raises:
         ValueError: `name` is not a letter followed by letters, digits and ``_``; told

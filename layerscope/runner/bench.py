@@ -95,6 +95,8 @@ class Bench:
                 self._capture(arm, lengths or self.study.lengths)
             except Exception as error:
                 if not self.leave_out(arm, error):
+                    if not hasattr(error, "__notes__"):
+                        error.add_note(f"raised while arm {arm!r} was captured")
                     raise
         for replay in self.replays.values():
             for _ in range(WARM_LAUNCHES):

@@ -16,6 +16,7 @@ from layerscope.plugin import BackendSpec
 from layerscope.regions import Mark, Region, layer_pass, observing, region
 from layerscope.registry import Dispatched
 from layerscope.study import Arm
+from layerscope.testing.raising import calling
 
 
 class _Listener:
@@ -48,7 +49,8 @@ class ArmUnderTest:
         """Build `arm`, and the fallback for what it does not cover."""
         self.problem = problem
         self.name = arm.name
-        self._dispatched: Dispatched = registry.dispatch(arm, problem, backend)
+        with calling("a second build"):
+            self._dispatched: Dispatched = registry.dispatch(arm, problem, backend)
         self._player = player_for(problem.device)
         self._head = head_for(problem.feed)
         self._replay: Replay | None = None
@@ -73,11 +75,11 @@ class ArmUnderTest:
         """Enqueue the regions of `group` of pass `index`."""
         with observing(_Listener()), layer_pass(index):
             if self._dispatched.whole is not None:
-                with region(Region.OTHER):
+                with region(Region.OTHER), calling(f"run_layer of pass {index}"):
                     self._dispatched.whole.run_layer(index)
                 return
             for name in group.regions:
-                with region(name):
+                with region(name), calling(f"run of {name} of pass {index}"):
                     self._dispatched.steps[name].run(name, index)
 
     def expert_ids(self, index: int) -> Tensor | None:
@@ -86,7 +88,8 @@ class ArmUnderTest:
             return None
         whole = self._dispatched.whole
         step = self._dispatched.steps[Region.MOE] if whole is None else whole
-        return step.expert_ids(index)
+        with calling("expert_ids"):
+            return step.expert_ids(index)
 
     def replay(self, step: int) -> tuple[Tensor, ...]:
         """Run every pass on the inputs of `step`; copies of all that they wrote.

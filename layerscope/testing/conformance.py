@@ -1,6 +1,7 @@
 """The conformance suite: all that the contract asks of a backend, in one call."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +21,7 @@ from layerscope.testing.draft import draft
 from layerscope.testing.layer import footprint, values
 from layerscope.testing.layers import label, real_specs, tiny_specs
 from layerscope.testing.planning import build_and_plan
+from layerscope.testing.raising import BackendRaisedError, cause
 from layerscope.testing.watch import is_same
 
 _PASSES: Final = 3
@@ -39,6 +41,9 @@ class Conformance:
 
     failures: list[str] = field(default_factory=list)
     """Each says where, and what is wrong."""
+
+    raised: list[Exception] = field(default_factory=list)
+    """The first exception of the backend's, with its traceback, if there was one."""
 
     def __str__(self) -> str:
         """All failures, or how much was checked, then what was left out."""
@@ -76,8 +81,9 @@ def check_backend(
         What was checked and what the backend refused.
 
     Raises:
-        AssertionError: lists all that is wrong. Nothing that could be checked is wrong
-            too: a backend that refuses every layer has shown nothing.
+        AssertionError: lists all that is wrong; its cause is the first exception that
+            the backend raised, if any. Nothing that could be checked is wrong too: a
+            backend that refuses every layer has shown nothing.
         BackendError: it cannot be loaded.
         InputError: there is no such backend or device.
     """
@@ -88,15 +94,16 @@ def check_backend(
     if found.failures:
         raise AssertionError(str(found))
     layers = tiny_specs(spec) if specs is None else list(specs)
+    suite = _Suite(spec, target, found)
     with torch.no_grad():
         found.failures.extend(declaration.declared(spec))
-        found.failures.extend(declaration.refusals(spec, layers, facts(target)))
         found.failures.extend(declaration.entry_point(spec, is_named=is_named))
-        if not found.failures:
+        suite.ask(layers)
+        if len(found.failures) == len(found.raised):
             with_real = specs is None and target.type != "cpu"
-            _Suite(spec, target, found).run(layers, with_real=with_real)
+            suite.run(layers, with_real=with_real)
     if found.failures:
-        raise AssertionError(str(found))
+        raise AssertionError(str(found)) from next(iter(found.raised), None)
     return found
 
 
@@ -109,6 +116,18 @@ class _Suite:
         self._backend = backend
         self._device = device
         self._found = found
+
+    def ask(self, layers: Sequence[LayerSpec]) -> None:
+        """Check how the backend gives its reasons against `layers`."""
+        here = facts(self._device)
+        for spec in layers:
+            is_right = False
+            with self._noting(label(spec)):
+                wrong = list(declaration.refusals(self._backend, [spec], here))
+                self._found.failures.extend(wrong)
+                is_right = not wrong
+            if not is_right:
+                return
 
     def run(self, layers: Sequence[LayerSpec], *, with_real: bool) -> None:
         """Check `layers`, and that of every family one ran.
@@ -139,14 +158,11 @@ class _Suite:
                 continue
             kind = (spec.model.family, spec.dtype, spec.weight_dtype)
             arms = (default,) if kind in kinds else (default, *turned)
-            try:
+            with self._noting(label(spec)):
                 if self._check_layer(spec, arms):
                     ran.add(spec.model.family)
                     kinds.add(kind)
                 self._check_draft(spec, arms)
-            except Exception as error:
-                error.add_note(f"check_backend: {backend.name} on {label(spec)}")
-                raise
         return ran
 
     def _leave_out(self, what: str, why: str) -> None:
@@ -155,32 +171,49 @@ class _Suite:
     def _fail(self, where: str, failures: Sequence[str]) -> None:
         self._found.failures.extend(f"{where}: {failure}" for failure in failures)
 
+    @contextmanager
+    def _noting(self, where: str) -> Iterator[None]:
+        """Make a failure of what the block raises, and go on after it."""
+        try:
+            yield
+        except BackendRaisedError as raised:
+            what, error = str(raised), raised.error
+        except Exception as raised:  # noqa: BLE001 (a kernel may fail in any call)
+            what, error = f"raised {cause(raised)}", raised
+        else:
+            return
+        self._fail(where, [what])
+        if not self._found.raised:
+            self._found.raised.append(error)
+
     def _check_layer(self, spec: LayerSpec, arms: Sequence[Arm]) -> bool:
         """Whether the backend ran the layer."""
         options = ProblemOptions(passes=_PASSES, steps=_STEPS, device=str(self._device))
         problem = make_problem(spec, options)
         default, *turned = arms
-        failures = self._plan(default, problem, label(spec))
-        if failures is None:
+        can_run = self._plan(default, problem, label(spec))
+        if can_run is None:
             return False
-        if not failures:
+        if can_run:
             where = f"on {label(spec)}"
             planned = [
                 arm
                 for arm in turned
-                if self._plan(arm, problem, f"{arm.name} {where}") == []
+                if self._plan(arm, problem, f"{arm.name} {where}")
             ]
             self._check_arms(problem, [default, *planned])
         return True
 
-    def _plan(self, arm: Arm, problem: Problem, where: str) -> list[str] | None:
-        """What is wrong before `arm` runs; None where it declines. Both are noted."""
-        failures = build_and_plan(self._backend, arm, problem)
-        if failures is None:
-            self._leave_out(where, "its plan declined")
-        else:
+    def _plan(self, arm: Arm, problem: Problem, where: str) -> bool | None:
+        """Whether all is right before `arm` runs; None where it declines."""
+        with self._noting(where):
+            failures = build_and_plan(self._backend, arm, problem)
+            if failures is None:
+                self._leave_out(where, "its plan declined")
+                return None
             self._fail(where, failures)
-        return failures
+            return not failures
+        return False
 
     def _check_arms(self, problem: Problem, arms: Sequence[Arm]) -> None:
         """Check the arms one by one, and those against the first that must equal it."""

@@ -21,6 +21,7 @@ from layerscope.regions import Region, layer_pass, region
 from layerscope.registry import switch_values
 from layerscope.study import Arm
 from layerscope.testing.planning import planning
+from layerscope.testing.raising import calling
 from layerscope.testing.watch import Watch, draft_tensors, is_same
 
 _PASSES = 3
@@ -40,8 +41,10 @@ def draft(
         waits=Waits.on(device),
         switches=switch_values(arm, backend),
     )
-    built = backend.build_draft(context)
-    step = built.plan(spec)
+    with calling("build_draft"):
+        built = backend.build_draft(context)
+    with calling("plan"):
+        step = built.plan(spec)
     if step is None:
         return None
     foreign = (
@@ -65,7 +68,8 @@ def _footprint(problem: DraftProblem, step: DraftStep) -> Iterator[str]:
     for index in range(_PASSES):
         player.wait()
         watch = Watch(tensors)
-        step.run(index)
+        with calling(f"run of pass {index}"):
+            step.run(index)
         player.wait()
         written = watch.written({f"chosen of pass {index}": None})
         if written:
@@ -102,7 +106,11 @@ def _body(problem: DraftProblem, step: DraftStep) -> Callable[[int], None]:
         with region(Region.OTHER):
             head()
         for index in range(passes):
-            with layer_pass(index), region(Region.DRAFT):
+            with (
+                layer_pass(index),
+                region(Region.DRAFT),
+                calling(f"run of pass {index}"),
+            ):
                 step.run(index)
 
     return play

@@ -17,6 +17,7 @@ from layerscope.plugin import (
 )
 from layerscope.registry import switch_values
 from layerscope.study import Arm
+from layerscope.testing.raising import calling
 from layerscope.testing.watch import (
     OperatorLog,
     Watch,
@@ -45,7 +46,8 @@ def build_and_plan(
         waits=Waits.on(problem.device),
         switches=switch_values(arm, backend),
     )
-    built = backend.build(context)
+    with calling("build"):
+        built = backend.build(context)
     failures = []
     written = watch.written(may_write)
     if written:
@@ -55,7 +57,8 @@ def build_and_plan(
     shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
     foreign = _foreign_shapes(shape, spec.page_size)
     failures += planning(built.plan, shape, foreign, tensors)
-    step = built.plan(shape)
+    with calling("plan"):
+        step = built.plan(shape)
     if step is None:
         return failures or None
     return failures + list(_wrong_step(step, spec, backend))
@@ -75,9 +78,11 @@ def _wrong_step(
         if left:
             names = ", ".join(left)
             yield f"its WholeStep runs {names}, which it says it does not cover"
-        counts = {"layer_bytes": step.layer_bytes()}
+        with calling("layer_bytes"):
+            counts = {"layer_bytes": step.layer_bytes()}
     elif all(callable(getattr(step, name, None)) for name in _STEP_METHODS):
-        counts = {f"touched_bytes({r})": step.touched_bytes(r) for r in covered}
+        with calling("touched_bytes"):
+            counts = {f"touched_bytes({r})": step.touched_bytes(r) for r in covered}
     else:
         yield f"plan answered {step!r}, which is neither a Step nor a WholeStep"
         return
@@ -101,7 +106,7 @@ def planning(
         tensors: all of the problem.
     """
     watch = Watch(tensors)
-    with OperatorLog() as log:
+    with calling("plan"), OperatorLog() as log:
         answers = [plan(shape) for _ in range(_TIMES)]
         agreed = [other for other in foreign if plan(other) is not None]
     if log.names:
