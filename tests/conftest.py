@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,9 @@ def _no_installed_backends() -> Iterator[None]:
     installed = {each.name for each in metadata.distributions() if plugins.offers(each)}
     distributions = metadata.distributions
 
-    def visible(**where: list[str]) -> Iterable[metadata.Distribution]:
+    def visible(
+        **where: Any,  # noqa: ANN401 (whatever it takes)
+    ) -> Iterable[metadata.Distribution]:
         return (each for each in distributions(**where) if each.name not in installed)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -14,9 +14,8 @@ from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 from textwrap import dedent
 
-from layerscope.plugin import ENTRY_POINT_GROUP
-
 ROOT = Path(__file__).resolve().parent.parent
+GROUP = "layerscope.backends"
 
 
 def install(
@@ -44,7 +43,7 @@ def install(
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     (info / "METADATA").write_text(metadata, encoding="utf-8")
     (info / "entry_points.txt").write_text(
-        f"[layerscope.backends]\n{backend or name} = {module}:BACKEND\n",
+        f"[{GROUP}]\n{backend or name} = {module}:BACKEND\n",
         encoding="utf-8",
     )
 
@@ -80,7 +79,7 @@ class Environment:
 def offers(distribution: Distribution) -> bool:
     """Whether somebody else's distribution offers a backend."""
     return distribution.name != "layerscope" and any(
-        entry.group == ENTRY_POINT_GROUP for entry in distribution.entry_points
+        entry.group == GROUP for entry in distribution.entry_points
     )
 
 

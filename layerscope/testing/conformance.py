@@ -97,9 +97,9 @@ def check_backend(
     suite = _Suite(spec, target, found)
     with torch.no_grad():
         found.failures.extend(declaration.declared(spec))
-        found.failures.extend(declaration.entry_point(spec, is_named=is_named))
         suite.ask(layers)
-        if len(found.failures) == len(found.raised):
+        found.failures.extend(declaration.entry_point(spec, is_named=is_named))
+        if len(found.failures) == len(found.raised):  # reasons say which layers remain
             with_real = specs is None and target.type != "cpu"
             suite.run(layers, with_real=with_real)
     if found.failures:
@@ -197,23 +197,23 @@ class _Suite:
         if can_run:
             where = f"on {label(spec)}"
             planned = [
-                arm
-                for arm in turned
-                if self._plan(arm, problem, f"{arm.name} {where}")
+                arm for arm in turned if self._plan(arm, problem, f"{arm.name} {where}")
             ]
             self._check_arms(problem, [default, *planned])
         return True
 
     def _plan(self, arm: Arm, problem: Problem, where: str) -> bool | None:
         """Whether all is right before `arm` runs; None where it declines."""
+        can_run: bool | None = False
         with self._noting(where):
             failures = build_and_plan(self._backend, arm, problem)
             if failures is None:
+                can_run = None
                 self._leave_out(where, "its plan declined")
-                return None
-            self._fail(where, failures)
-            return not failures
-        return False
+            else:
+                can_run = not failures
+                self._fail(where, failures)
+        return can_run
 
     def _check_arms(self, problem: Problem, arms: Sequence[Arm]) -> None:
         """Check the arms one by one, and those against the first that must equal it."""
@@ -221,16 +221,24 @@ class _Suite:
         default: tuple[torch.Tensor, ...] = ()
         for arm in arms:
             where = f"{arm.name} on {label(problem.spec)}"
-            with ArmUnderTest(self._backend, arm, problem) as under_test:
-                failures = list(footprint(under_test))
-                failures = failures or list(values(under_test, self._backend.numerics))
-                outputs = under_test.replay(0)
-            default = default or outputs
-            is_alike = all(map(is_same, default, outputs))
-            if not failures and not is_alike and bitwise.issuperset(arm.switches):
-                failures = ["its results are not bit for bit those at the default"]
-            self._fail(where, failures)
             self._found.checked.append(where)
+            with self._noting(where):
+                failures, outputs = self._results(problem, arm)
+                if arm is arms[0]:
+                    default = outputs
+                is_alike = all(map(is_same, default, outputs))
+                if not failures and not is_alike and bitwise.issuperset(arm.switches):
+                    failures = ["its results are not bit for bit those at the default"]
+                self._fail(where, failures)
+
+    def _results(
+        self, problem: Problem, arm: Arm
+    ) -> tuple[list[str], tuple[torch.Tensor, ...]]:
+        """What is wrong with the passes of `arm`, and what they compute."""
+        with ArmUnderTest(self._backend, arm, problem) as under_test:
+            failures = list(footprint(under_test))
+            failures = failures or list(values(under_test, self._backend.numerics))
+            return failures, under_test.replay(0)
 
     def _check_draft(self, spec: LayerSpec, arms: Sequence[Arm]) -> None:
         asked = draft_of(spec)
@@ -238,12 +246,13 @@ class _Suite:
             return
         for arm in arms:
             where = f"draft of {arm.name} after {label(spec)}"
-            failures = draft(self._backend, arm, asked, self._device)
-            if failures is None:
-                self._leave_out(where, "its plan declined")
-            else:
-                self._fail(where, failures)
+            with self._noting(where):
+                failures = draft(self._backend, arm, asked, self._device)
+                if failures is None:
+                    self._leave_out(where, "its plan declined")
+                    continue
                 self._found.checked.append(where)
+                self._fail(where, failures)
 
 
 def _arms(backend: BackendSpec) -> Iterator[Arm]:

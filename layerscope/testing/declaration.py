@@ -12,6 +12,7 @@ from layerscope import registry
 from layerscope.environment import DeviceFacts
 from layerscope.layers.spec import SIGNATURES, LayerSpec
 from layerscope.plugin import API_VERSION, BackendSpec, Switch
+from layerscope.testing.raising import calling
 from layerscope.testing.watch import OperatorLog, first_operators
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -87,7 +88,7 @@ def refusals(
         return
     for spec in specs:
         for facts in (device, _ELSEWHERE):
-            with OperatorLog() as log:
+            with calling("check"), OperatorLog() as log:
                 found = check(spec, facts)
             if log.names:
                 ran = ", ".join(first_operators(log.names))
