@@ -109,6 +109,11 @@ def format_count(value: int) -> str:
     return format_number(value, 0)
 
 
+def format_things(count: int, thing: str) -> str:
+    """A count and what is counted, in the plural where that is due: ``1 row``."""
+    return f"{format_count(count)} {thing}{'' if count == 1 else 's'}"
+
+
 def format_number(value: float, decimals: int, *, signed: bool = False) -> str:
     """A bare number: thousands separated, a real minus, no sign where it rounds to 0.
 

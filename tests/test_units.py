@@ -100,3 +100,10 @@ def test_an_unknown_interval_is_dashes() -> None:
 def test_counts_separate_thousands() -> None:
     """Kernel counts are read at a glance."""
     assert units.format_count(1205) == "1,205"
+
+
+def test_things_are_counted_in_the_number_they_have() -> None:
+    """One of a thing is not several; none is."""
+    assert units.format_things(1, "row") == "1 row"
+    assert units.format_things(0, "draft token") == "0 draft tokens"
+    assert units.format_things(1_205, "kernel") == "1,205 kernels"

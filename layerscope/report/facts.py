@@ -20,6 +20,7 @@ from layerscope.units import (
     format_ns,
     format_number,
     format_percent,
+    format_things,
 )
 
 _SOFTWARE: Final = ("layerscope", "torch", "triton")
@@ -47,7 +48,8 @@ def facts(
 def _machine(header: RunHeader) -> Iterator[Fact]:
     device = header.environment.device
     if device.type == "cpu":
-        yield Fact("device", f"{device.name}, {device.processors} threads, CPU")
+        threads = format_things(device.processors, "thread")
+        yield Fact("device", f"{device.name}, {threads}, CPU")
     else:
         size = format_bytes(device.memory_bytes)
         count = f"{device.processors} {'CUs' if device.type == 'hip' else 'SMs'}"
@@ -115,13 +117,14 @@ def _samples(run: Run, measured: Measures) -> str:
         return "none"
     passes = dict(anchors.group_by("arm").agg(pl.col("passes").sum()).iter_rows())
     parts = [
-        f"{arm} {format_count(passes[arm])} passes in {estimate.samples} rounds "
+        f"{arm} {format_count(passes[arm])} passes in "
+        f"{format_things(estimate.samples, 'round')} "
         f"(effective {format_number(estimate.effective, 0)} within captures)"
         for arm, estimate in measured.anchors.items()
         if arm in passes
     ]
     captures = anchors["capture"].n_unique()
-    return f"{', '.join(parts)}; {captures} captures an arm"
+    return f"{', '.join(parts)}; {format_things(captures, 'capture')} an arm"
 
 
 def _quality(run: Run, measured: Measures) -> Iterator[Fact]:

@@ -7,7 +7,12 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import Fact
 from layerscope.run_header import RunHeader
 from layerscope.study import L2_FACTOR, CallableSpec, Spec
-from layerscope.units import format_bytes, format_count, format_number
+from layerscope.units import (
+    format_bytes,
+    format_count,
+    format_number,
+    format_things,
+)
 
 
 def title(spec: Spec) -> str:
@@ -71,15 +76,18 @@ def _layer(header: RunHeader, spec: LayerSpec) -> Iterator[Fact]:
 
 
 def _step(spec: LayerSpec) -> str:
-    return (
-        f"{spec.rows} rows = {_requests(spec.requests)} × (1 + {spec.draft_tokens} "
-        f"draft tokens), context {format_count(spec.context)}, KV pages of "
-        f"{spec.page_size}"
+    rows, requests, drafts = (
+        format_things(count, thing)
+        for count, thing in (
+            (spec.rows, "row"),
+            (spec.requests, "request"),
+            (spec.draft_tokens, "draft token"),
+        )
     )
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count} requests"
+    return (
+        f"{rows} = {requests} × (1 + {drafts}), context {format_count(spec.context)}, "
+        f"KV pages of {spec.page_size}"
+    )
 
 
 def _ranks(spec: LayerSpec | DraftSpec) -> str:
@@ -92,11 +100,11 @@ def _ranks(spec: LayerSpec | DraftSpec) -> str:
 def _draft(header: RunHeader, spec: DraftSpec) -> Iterator[Fact]:
     yield Fact(
         "draft",
-        f"{spec.tokens} greedy tokens, one after another, for "
-        f"{_requests(spec.requests)}; base logits given, bigram bias of rank "
-        f"{spec.rank}",
+        f"{format_things(spec.tokens, 'greedy token')}, one after another, for "
+        f"{format_things(spec.requests, 'request')}; base logits given, bigram bias of "
+        f"rank {spec.rank}",
     )
-    vocabulary = f"{format_count(spec.vocab_size)} tokens"
+    vocabulary = format_things(spec.vocab_size, "token")
     if spec.tp > 1:
         vocabulary += f", {format_count(spec.vocab_slice)} on this rank"
     yield Fact("vocabulary", vocabulary)
