@@ -199,6 +199,8 @@ def _range_reasons(spec: LayerSpec) -> list[str]:
         for name, (value, low) in minima.items()
         if value < low
     ]
+    if spec.shard_shaped and spec.tp == 1:
+        reasons.append("--shard-shaped is one rank's slice of several: give --tp too")
     if spec.dtype is DType.FLOAT8_E4M3:
         reasons.append("--dtype is for activations: float32 or bfloat16")
     return reasons

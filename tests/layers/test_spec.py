@@ -61,3 +61,12 @@ def test_ranks_must_divide_the_layer(moe: ModelShape, dense: ModelShape) -> None
     )
     with pytest.raises(InputError, match="does not divide the 96 MLP width"):
         LayerSpec(model=dense, tp=5).check()
+
+
+def test_a_slice_of_one_rank_is_refused(moe: ModelShape) -> None:
+    """Whoever asks for a slice has several ranks in mind."""
+    with pytest.raises(InputError) as caught:
+        LayerSpec(model=moe, shard_shaped=True).check()
+    assert str(caught.value) == (
+        "--shard-shaped is one rank's slice of several: give --tp too"
+    )
