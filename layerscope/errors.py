@@ -17,6 +17,18 @@ EXIT_REGRESSION = 3
 EXIT_INTERRUPTED = 130
 
 
+def describe(error: BaseException) -> str:
+    """What went wrong, in one line.
+
+    The message of layerscope's own errors; of any other exception its type and the
+    first line of its text, such as ``KeyError: 'gate'``.
+    """
+    if isinstance(error, LayerscopeError):
+        return str(error)
+    first, *_ = [*str(error).splitlines(), ""]
+    return f"{type(error).__name__}: {first}".removesuffix(": ")
+
+
 class LayerscopeError(Exception):
     """Base of all errors that are reported as one line.
 

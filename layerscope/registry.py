@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from layerscope.environment import DeviceFacts
-from layerscope.errors import BackendError, InputError
+from layerscope.errors import BackendError, InputError, describe
 from layerscope.layers.draft import DraftProblem
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
@@ -114,7 +114,7 @@ def load(name: str) -> BackendSpec:
     except (Exception, SystemExit) as error:
         # As in `reasons`: what is wrong with foreign code must not end what is not.
         msg = (
-            f"backend {name} ({origin(entry)}) cannot be imported: {_cause(error)}; "
+            f"backend {name} ({origin(entry)}) cannot be imported: {describe(error)}; "
             f"see where: python -c 'import {entry.module}'"
         )
         raise BackendError(msg) from error
@@ -146,12 +146,6 @@ def _checked(entry: EntryPoint, backend: object) -> BackendSpec:
     return backend
 
 
-def _cause(error: BaseException) -> str:
-    """The type and the first line of an exception that is not layerscope's."""
-    first, *_ = [*str(error).splitlines(), ""]
-    return f"{type(error).__name__}: {first}"
-
-
 def reasons(
     backend: BackendSpec, arm: Arm, spec: LayerSpec, device: DeviceFacts
 ) -> list[str]:
@@ -163,7 +157,7 @@ def reasons(
     try:
         found += backend.refusals(spec, device)
     except Exception as error:  # noqa: BLE001 (as in `load`)
-        found.append(f"cannot be checked ({_cause(error)}); tell its author")
+        found.append(f"cannot be checked ({describe(error)}); tell its author")
     covers = backend.covers.get(spec.model.family)
     if covers is not None and not set(covers).intersection(spec.regions):
         found.append(f"covers no region of {spec.model.family}")

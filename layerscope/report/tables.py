@@ -13,7 +13,7 @@ from layerscope.report.measures import Measures
 from layerscope.report.work import noun
 from layerscope.run import Run
 from layerscope.run_header import RegionBytes, RunHeader
-from layerscope.study import AA_SUFFIX, CallableSpec
+from layerscope.study import AA_SUFFIX, CAPTURED, CallableSpec
 
 REFERENCE: Final = "reference"
 """The backend in plain torch: every change against it must say so."""
@@ -61,11 +61,12 @@ def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
 
 def _role_tables(run: Run, again: str) -> Iterator[Table]:
     """What every role of an arm takes, of the arms that name some, as they are run."""
-    named = run.kernels.filter(pl.col("role").is_not_null())["arm"].unique().sort()
+    captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
+    named = captured.filter(pl.col("role").is_not_null())["arm"].unique().sort()
     for arm in named:
         if arm == again:
             continue
-        kernels = run.kernels.filter(pl.col("arm") == arm)
+        kernels = captured.filter(pl.col("arm") == arm)
         by_role = kernels.with_columns(region=pl.col("role").fill_null(_NO_ROLE))
         order = by_role.group_by("region").agg(pl.col("node").min())
         found = region_table(pass_shares(by_role)).join(order, on="region")

@@ -8,7 +8,7 @@ from math import inf
 
 import msgspec
 
-from layerscope.errors import MeasurementError
+from layerscope.errors import MeasurementError, describe
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Body, Player, Replay
 from layerscope.layers.feed import restart
@@ -17,7 +17,7 @@ from layerscope.progress import Progress
 from layerscope.record.nvtx import NvtxObserver, arm_range
 from layerscope.regions import Region, layer_pass, observing, region
 from layerscope.run import RunWriter
-from layerscope.runner.setting import RunnerOptions, one_line
+from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Workload
 from layerscope.study import Study
 
@@ -93,7 +93,7 @@ class Bench:
         for arm in arms:
             try:
                 self._capture(arm, lengths or self.study.lengths)
-            except Exception as error:
+            except Exception as error:  # foreign code may raise anything
                 if not self.leave_out(arm, error):
                     if not hasattr(error, "__notes__"):
                         error.add_note(f"raised while arm {arm!r} was captured")
@@ -130,10 +130,11 @@ class Bench:
         self.study = msgspec.structs.replace(self.study, arms=arms)
         header = self.writer.header
         header.study = self.study
-        header.warnings.append(f"left out {arm}: {one_line(error)}")
+        header.warnings.append(f"left out {arm}: {describe(error)}")
         header.builds = [build for build in header.builds if build.arm != arm]
         header.decisions = [one for one in header.decisions if one.arm != arm]
         header.bytes = [row for row in header.bytes if row.arm != arm]
+        header.w2_reads.pop(arm, None)
         return True
 
     def must_stop(self, done: int, fewest: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from layerscope.environment import Environment, collect
-from layerscope.errors import LayerscopeError
+from layerscope.errors import describe
 from layerscope.graphs import device as devices
 from layerscope.graphs.memory import peak_memory_bytes
 from layerscope.progress import Progress, SilentProgress
@@ -71,25 +71,16 @@ class Setting:
         """What `build` makes for `arm`, or why the arm is left out.
 
         Raises:
-            BackendError: it cannot be built, and somebody asked for it.
+            Exception: whatever it raised, with a note that names the arm, if somebody
+                asked for it.
         """
         try:
             return build()
-        except Exception as error:
+        except Exception as error:  # foreign code may raise anything
             if arm.name not in self.options.optional:
                 error.add_note(f"raised while arm {arm.name!r} was built")
                 raise
-            return f"left out {arm.name}: {one_line(error)}"
-
-
-def one_line(error: Exception) -> str:
-    """What went wrong, with the type of an error that is not layerscope's own."""
-    text = " ".join(str(error).split())
-    return (
-        text
-        if isinstance(error, LayerscopeError)
-        else f"{type(error).__name__}: {text}"
-    )
+            return f"left out {arm.name}: {describe(error)}"
 
 
 def open_setting(device: torch.device, options: RunnerOptions) -> Setting:

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 
 from layerscope import registry
+from layerscope.errors import describe
 from layerscope.graphs.device import facts, resolve
 from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
@@ -21,7 +22,7 @@ from layerscope.testing.draft import draft
 from layerscope.testing.layer import footprint, values
 from layerscope.testing.layers import label, real_specs, tiny_specs
 from layerscope.testing.planning import build_and_plan
-from layerscope.testing.raising import BackendRaisedError, cause
+from layerscope.testing.raising import BackendRaisedError
 from layerscope.testing.watch import is_same
 
 _PASSES: Final = 3
@@ -179,7 +180,7 @@ class _Suite:
         except BackendRaisedError as raised:
             what, error = str(raised), raised.error
         except Exception as raised:  # noqa: BLE001 (a kernel may fail in any call)
-            what, error = f"raised {cause(raised)}", raised
+            what, error = f"raised {describe(raised)}", raised
         else:
             return
         self._fail(where, [what])

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from layerscope.errors import describe
+
 
 class BackendRaisedError(Exception):
     """A call of the backend's raised; says which call and what, for a failure."""
 
     def __init__(self, what: str, error: Exception) -> None:
         """Keep `error`, which `what` raised."""
-        super().__init__(f"{what} raised {cause(error)}")
+        super().__init__(f"{what} raised {describe(error)}")
         self.error = error
 
 
@@ -24,9 +26,3 @@ def calling(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise BackendRaisedError(what, error) from error
-
-
-def cause(error: Exception) -> str:
-    """The type and the first line of an exception, such as ``KeyError: 'gate'``."""
-    first, *_ = [*str(error).splitlines(), ""]
-    return f"{type(error).__name__}: {first}".removesuffix(": ")

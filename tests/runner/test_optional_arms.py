@@ -9,8 +9,10 @@ import pytest
 
 from layerscope import study as plans
 from layerscope.errors import BackendError
+from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.reference import ReferenceBuilt, ReferenceStep
-from layerscope.plugin import BuildContext
+from layerscope.plugin import BuildContext, DraftContext
 from layerscope.regions import Region
 from layerscope.runner import RunnerOptions, profile
 from layerscope.study import Study
@@ -124,3 +126,35 @@ def test_what_was_left_out_before_is_in_the_run(study: Study, folder: Path) -> N
     alone = msgspec.structs.replace(study, arms=(REFERENCE,))
     run = profile(alone, options(folder, left_out=("other: needs a compiler",)))
     assert run.header.warnings[0] == "left out other: needs a compiler"
+
+
+class WrongDraft(ReferenceDraftStep):
+    """A draft whose last token is one too many."""
+
+    def run(self, pass_index: int) -> None:
+        """Draft, and move the last token."""
+        super().run(pass_index)
+        chosen = self._problem.passes[pass_index].chosen
+        chosen[-1] = (chosen[-1] + 1) % self._problem.spec.vocab_slice
+
+
+def build_wrong_draft(context: DraftContext) -> ReferenceDraft:
+    """Build a draft that is wrong."""
+    return ReferenceDraft(context.problem, WrongDraft(context.problem))
+
+
+def test_a_wrong_draft_of_an_arm_that_nobody_named_leaves_its_layer(
+    study: Study, folder: Path, install: Install
+) -> None:
+    """The arm is missing in the run of the draft alone, and nothing there names it."""
+    install(build_draft=build_wrong_draft)
+    draft = DraftSpec(model="paper-moe", vocab_size=64, rank=8, tokens=3)
+    both = msgspec.structs.replace(study, draft=draft)
+    run = profile(both, options(folder, optional=frozenset({"fused"})))
+    assert [arm.name for arm in run.header.study.arms] == ["reference", "fused"]
+    assert run.draft is not None
+    header = run.draft.header
+    assert header.status == "complete"
+    assert [arm.name for arm in header.study.arms] == ["reference"]
+    assert header.w2_reads == {"reference": 3}
+    assert any(line.startswith("left out fused: ") for line in header.warnings)
