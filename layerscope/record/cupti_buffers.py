@@ -1,7 +1,7 @@
 """CUPTI's activity buffers, copied out whole and parsed as arrays.
 
-cupti-python builds a Python object of every record, about 90 µs each. Here CUPTI's own functions fill buffers of ours, and
-only the layouts of records come from cupti-python.
+cupti-python builds a Python object of every record, about 90 µs each. Here CUPTI's own
+functions fill buffers of ours, and only the layouts of records come from cupti-python.
 """
 
 import ctypes
