@@ -6,21 +6,27 @@ with its draft where the step has draft tokens; and a pair of foreign callables.
 that FOLDER already holds whole are not made again; PATTERN picks some by name.
 
 Everything is compiled first, by several processes at once: a study is then a process of
-its own that finds its kernels in the caches, and measures while nothing else runs.
+its own that finds its kernels in the caches, and measures while nothing else runs on
+its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten, and
+every study tunes for itself. Several GPUs record as many studies at a time.
 """
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
+from shutil import rmtree
 
 import torch
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from layerscope.analyze.false_positives import false_positive_rate
 from layerscope.analyze.statistics import anchor, linearity, noise_floor, pass_times
@@ -44,9 +50,9 @@ CONTEXT = 8192
 WHOLE = "qwen3-30b-a3b-tp1-rows6-bfloat16"
 """The study that gets the whole of the protocol's time; the others a part of it."""
 
-SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "25"]
+SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "20"]
 FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
-COMPILERS = 8
+COMPILERS = 12
 
 
 @dataclass(frozen=True)
@@ -122,20 +128,41 @@ def main(folder: Path, pattern: str) -> None:
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
         for line in pool.map(compile_ahead, cases):
             print(line, flush=True)
-    for name, flags in wanted:
-        start_s = time.monotonic()
-        command = ["-m", "layerscope", "profile", *flags, "-o", str(folder / name)]
-        done = subprocess.run(
-            [sys.executable, *command], check=False, capture_output=True, text=True
-        )
-        wall_s = time.monotonic() - start_s
-        if done.returncode:
-            print(f"{name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
-            continue
-        run = load(folder / name)
-        print(f"{name}: {wall_s:.0f} s; {summary(run)}", flush=True)
-        if run.draft is not None:
-            print(f"  draft: {summary(run.draft)}", flush=True)
+    for tuned in Path(cache_dir()).rglob("*.best_config"):
+        tuned.unlink()
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    gpus: SimpleQueue[str] = SimpleQueue()
+    for gpu in hidden.split(",") if hidden else map(str, range(count)):
+        gpus.put(gpu)
+
+    def on_a_free_gpu(study: tuple[str, list[str]]) -> str:
+        gpu = gpus.get()
+        try:
+            return record(folder / study[0], study[1], gpu)
+        finally:
+            gpus.put(gpu)
+
+    with ThreadPoolExecutor(count) as threads:
+        for line in threads.map(on_a_free_gpu, wanted):
+            print(line, flush=True)
+
+
+def record(path: Path, flags: list[str], gpu: str) -> str:
+    """Record one study on one of the visible GPUs, and say what came out."""
+    rmtree(path, ignore_errors=True)  # what an interrupted study left
+    start_s = time.monotonic()
+    command = [sys.executable, "-m", "layerscope", "profile", *flags, "-o", str(path)]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment
+    )
+    wall_s = time.monotonic() - start_s
+    if done.returncode:
+        return f"{path.name}: {done.stderr.strip().splitlines()[-1]}"
+    run = load(path)
+    line = f"{path.name}: {wall_s:.0f} s; {summary(run)}"
+    return line if run.draft is None else f"{line}\n  draft: {summary(run.draft)}"
 
 
 def is_whole(path: Path) -> bool:
@@ -151,7 +178,7 @@ def summary(run: Run) -> str:
     floor_ns = noise_floor(times, arms[0], arms[-1])
     splits = false_positive_rate(times, arms[0], arms[-1], splits=200)
     bends = linearity(run.samples).filter(phase="anchor")["deviation_ns"].abs()
-    bend_ns = float(bends.to_numpy().max())
+    bend_ns = max(bends.to_list(), default=0.0)
     named = ", ".join(
         f"{arm} {anchor(times, arm).value / 1e3:.1f} µs"
         for arm in arms
