@@ -8,13 +8,16 @@ import msgspec
 
 from layerscope.environment import Environment
 from layerscope.errors import RecordError
+from layerscope.experiment import Experiment
 from layerscope.study import Study
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 # What changed in a run's files, by format version:
 # 1  the first
 # 2  a study's spec says what it is of: "type" is "layer", "draft" or "callables"; a run
 #    may hold the run of its draft in a folder of its own
+# 3  graphs may be edited: a study's experiments, what became of each, the costs that
+#    are subtracted from their times, and the limits of the machine
 
 
 def _name_the_spec(header: dict[str, Any]) -> dict[str, Any]:
@@ -24,8 +27,14 @@ def _name_the_spec(header: dict[str, Any]) -> dict[str, Any]:
     return {**header, "format_version": 2, "study": {**study, "spec": spec}}
 
 
+def _has_no_experiments(header: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 to 3: what is new has defaults that say that there was none."""
+    return {**header, "format_version": 3}
+
+
 _MIGRATIONS: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    1: _name_the_spec
+    1: _name_the_spec,
+    2: _has_no_experiments,
 }
 """For each old version, the step that turns its header into the next version's."""
 
@@ -75,6 +84,55 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an experiment on the graph of an arm."""
+
+    arm: str
+    experiment: Experiment
+    # "same": the graph already is what the experiment would make of it, so the samples
+    # of the captured graph are its samples too. "discarded": it ran, and its results
+    # were not those of the captured graph.
+    outcome: Literal["measured", "same", "refused", "discarded"]
+    reason: str = ""  # why it was not measured, or not kept
+    edges_changed: int = 0
+    nodes_disabled: int = 0
+
+
+class KernelCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What the profiler adds to a kernel of a serial chain, by its blocks."""
+
+    blocks: int
+    added_ns: float
+    low_ns: float  # 95 % interval
+    high_ns: float
+
+
+class DisabledCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What disabled nodes in a row cost, all of them together."""
+
+    nodes: int
+    cost_ns: float
+
+
+class ReadCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Time of one kernel that reads so many cold bytes, its launch included."""
+
+    bytes: int
+    duration_ns: float
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """Time of a pass that order, bytes and dependencies alone would cost here."""
+
+    arm: str  # whose kernels; empty: the standard chain of the layer
+    name: str  # "no PDL", "stock PDL", "legal early start", "all early", "one read"
+    pass_ns: float
+    low_ns: float  # 95 % interval
+    high_ns: float
+    kernels: int
+    bytes: int
+
+
 class RunHeader(msgspec.Struct, kw_only=True):
     """Everything of a run but its rows: plan, machine, decisions, warnings."""
 
@@ -98,6 +156,11 @@ class RunHeader(msgspec.Struct, kw_only=True):
     bytes: list[RegionBytes] = []
     drops: list[Drop] = []
     w2_reads: dict[str, int] = {}  # of a draft, by arm: how often a pass reads w2
+    trials: list[Trial] = []
+    observer_costs: list[KernelCost] = []  # by blocks, ascending
+    disabled_costs: list[DisabledCost] = []  # by nodes, ascending
+    reads: list[ReadCost] = []  # by bytes, ascending
+    bounds: list[Bound] = []
     warnings: list[str] = []
 
 

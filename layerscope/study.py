@@ -10,11 +10,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from layerscope.experiment import Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
-
-CAPTURED: Final = "captured"
-"""The experiment that changes nothing: the graph as the arm made it."""
 
 ANCHOR_LENGTHS: Final = (8, 16, 24)
 """Passes a replay under a graph; the slope over them is the time of a pass."""
@@ -76,6 +74,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     spec: Spec
     arms: tuple[Arm, ...]  # the first is the one others are compared with
     draft: DraftSpec | None = None  # measured after the layer, as a run of its own
+    experiments: tuple[Experiment, ...] = ()  # asked of every arm that allows them
     seed: int = 0
     samples: int = 800  # passes an arm, at least
     lengths: tuple[int, ...] = ANCHOR_LENGTHS

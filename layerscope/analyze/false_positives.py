@@ -18,7 +18,7 @@ from layerscope.analyze.verdicts import (
     pair_rounds,
     verdict_on,
 )
-from layerscope.study import CAPTURED
+from layerscope.experiment import CAPTURED
 
 _RESAMPLES: Final = 1000
 

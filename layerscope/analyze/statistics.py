@@ -23,7 +23,8 @@ from layerscope.analyze.verdicts import (
     judge,
     pair_rounds,
 )
-from layerscope.study import AA_SUFFIX, CAPTURED
+from layerscope.experiment import CAPTURED
+from layerscope.study import AA_SUFFIX
 
 __all__ = [
     "ANCHOR",

@@ -18,8 +18,8 @@ from layerscope.analyze.statistics import (
     pass_times,
     share_changes,
 )
+from layerscope.experiment import CAPTURED
 from layerscope.run import Run
-from layerscope.study import CAPTURED
 
 AFTER = "after"
 """The phase of the replays that ran once the profiler was detached."""

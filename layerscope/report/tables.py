@@ -7,13 +7,14 @@ import polars as pl
 
 from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import Comparison
+from layerscope.experiment import CAPTURED
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
 from layerscope.report.measures import Measures
 from layerscope.report.work import noun
 from layerscope.run import Run
 from layerscope.run_header import RegionBytes, RunHeader
-from layerscope.study import AA_SUFFIX, CAPTURED, CallableSpec
+from layerscope.study import AA_SUFFIX, CallableSpec
 
 REFERENCE: Final = "reference"
 """The backend in plain torch: every change against it must say so."""

@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 
 from layerscope.analyze.statistics import pass_times
+from layerscope.experiment import CAPTURED
 from layerscope.graphs.replay import Timing
 from layerscope.nvml import Clocks
 from layerscope.runner.bench import Bench
 from layerscope.schema import SAMPLES, empty
-from layerscope.study import CAPTURED, FEWEST_ROUNDS, Slot, order
+from layerscope.study import FEWEST_ROUNDS, Slot, order
 
 _CHECK_EVERY: Final = 8
 """Rounds between two looks at whether the interval is small enough."""

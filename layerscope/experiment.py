@@ -1,0 +1,53 @@
+"""Experiments: edits of an arm's captured graph whose effect on its time is a cause.
+
+A graph is edited, replayed without a profiler, and timed beside the graph as it was.
+"""
+
+from typing import Final
+
+import msgspec
+
+CAPTURED: Final = "captured"
+"""The name of the experiment that changes nothing: the graph as the arm made it."""
+
+ALL: Final = "all"
+"""Serialise every edge."""
+
+PASSES: Final = "passes"
+"""Serialise the edges between one pass and the next."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is changed in a captured graph; nothing, where no field is set."""
+
+    serial: str = ""
+    """`ALL`, `PASSES` or a region: edges there become full ones, branches a chain."""
+
+    programmatic: bool = False
+    """Full edges into kernels declared safe become programmatic ones."""
+
+    without: str = ""
+    """The region whose nodes are disabled."""
+
+    delay: str = ""
+    """The region before whose first kernel a kernel spins for `delay_ns`."""
+
+    delay_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """What frames and reports call it, such as ``serial, without moe``."""
+        parts = []
+        if self.serial:
+            parts.append("serial" if self.serial == ALL else f"serial {self.serial}")
+        if self.programmatic:
+            parts.append("programmatic")
+        if self.without:
+            parts.append(f"without {self.without}")
+        if self.delay:
+            parts.append(f"{self.delay} delayed by {self.delay_ns} ns")
+        return ", ".join(parts) or CAPTURED
+
+
+SERIAL: Final = Experiment(serial=ALL)
+"""The serial twin: the same kernels, each after the end of the one before."""
