@@ -1,60 +1,95 @@
-"""Prints recorded runs as a Markdown table: each layer, then its draft.
+"""Prints recorded runs as two Markdown tables: of the layers, and of their drafts.
 
-Usage: ``python benchmarks/fixtures_table.py FOLDER``. The first arm of a run is what
-the others are compared with; times are anchors in µs with their 95 % intervals.
+Usage: ``python benchmarks/fixtures_table.py FOLDER``. Times are anchors in µs, ± half
+of their 95 % intervals; changes are against the first arm of a run. A model is named
+where its rows begin.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.measures import Measures, measures
 from layerscope.run import Run, load
-from layerscope.units import format_number, format_percent
+from layerscope.units import NOTHING, NS_PER_US, format_number, format_percent
 
 
 def time(measured: Measures, arm: str) -> str:
-    """Anchor of an arm, its kernels, and its change with what that means."""
-    if arm not in measured.anchors or not measured.anchors[arm].samples:
-        return "–"
-    anchor = measured.anchors[arm]
-    low, high = (format_number(ns / 1e3, 1) for ns in (anchor.low, anchor.high))
-    text = f"{format_number(anchor.value / 1e3, 1)} ({low} … {high})"
-    kernels = measured.kernels.get(arm)
-    if kernels is not None:
-        text += f", {format_number(kernels, 0)} kernels"
+    """The anchor of an arm: ``296.4 ± 0.4``."""
+    anchor = measured.anchors.get(arm)
+    if anchor is None or not anchor.samples:
+        return NOTHING
+    half_ns = (anchor.high - anchor.low) / 2
+    value, half = (format_number(ns / NS_PER_US, 1) for ns in (anchor.value, half_ns))
+    return f"{value} ± {half}"
+
+
+def change(measured: Measures, arm: str) -> str:
+    """The change to an arm and what it means: ``−52.5 %, faster``."""
     comparison = measured.comparisons.get(arm)
-    if comparison is not None:
-        change = format_percent(comparison.relative, signed=True)
-        text += f", {change}: {comparison.verdict}"
-    return text
+    if comparison is None or not comparison.difference.samples:
+        return NOTHING
+    return f"{format_percent(comparison.relative, signed=True)}, {comparison.verdict}"
 
 
-def cells(run: Run | None, arms: list[str]) -> Iterator[str]:
-    """What every arm took in a run."""
-    measured = None if run is None else measures(run)
-    for arm in arms:
-        yield "–" if measured is None else time(measured, arm)
+def work(spec: LayerSpec | DraftSpec) -> list[str]:
+    """Model, ranks, rows or drafted tokens, and weights."""
+    ranks = f"1 of {spec.tp}" if spec.shard_shaped else str(spec.tp)
+    if isinstance(spec, LayerSpec):
+        return [spec.model.name, ranks, str(spec.rows), str(spec.weight_dtype)]
+    tokens = f"{spec.requests} × {spec.tokens}"
+    return [spec.model, ranks, tokens, str(spec.weight_dtype)]
+
+
+def row(run: Run, spec: LayerSpec | DraftSpec, arms: Sequence[str]) -> list[str]:
+    """The cells of one run: its work, the first arm, the others with their changes."""
+    measured = measures(run)
+    base, *others = arms
+    cells = [*work(spec), time(measured, base)]
+    for arm in others:
+        cells += [time(measured, arm), change(measured, arm)]
+    kernels = (measured.kernels.get(arm) for arm in arms)
+    counts = (NOTHING if count is None else f"{count:g}" for count in kernels)
+    return [*cells, ", ".join(counts)]
+
+
+def table(heads: list[str], runs: Sequence[Run], arms: Sequence[str]) -> Iterator[str]:
+    """The lines of one table.
+
+    Args:
+        heads: of the columns that say what was measured.
+        runs: of layers or of drafts, those of a model together.
+        arms: the first is the one that others are compared with.
+    """
+    base, *others = arms
+    columns = [*heads, f"{base}, µs"]
+    for arm in others:
+        columns += [f"{arm}, µs", "change"]
+    columns.append("kernels")
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(heads) + "--:|" * (len(columns) - len(heads))
+    before = ""
+    for run in runs:
+        spec = run.header.study.spec
+        if isinstance(spec, LayerSpec | DraftSpec):
+            model, *cells = row(run, spec, arms)
+            yield f"| {' | '.join(['' if model == before else model, *cells])} |"
+            before = model
 
 
 def main(folder: Path) -> None:
-    """Print the table of all runs of layers in `folder`."""
+    """Print the tables of all runs of layers in `folder`."""
     runs = [load(path.parent) for path in sorted(folder.glob("*/run.json"))]
     layers = [run for run in runs if isinstance(run.header.study.spec, LayerSpec)]
+    drafts = [run.draft for run in layers if run.draft is not None]
     arms = [arm.name for arm in layers[0].header.study.arms]
-    columns = ["layer", "ranks", "rows", "weights", *arms]
-    columns += [f"draft: {arm}" for arm in arms]
-    print(f"| {' | '.join(columns)} |")
-    print("|" + "---|" * len(columns))
-    for run in layers:
-        spec = run.header.study.spec
-        if not isinstance(spec, LayerSpec):
-            continue
-        ranks = f"1 of {spec.tp}" if spec.shard_shaped else str(spec.tp)
-        work = [spec.model.name, ranks, str(spec.rows), str(spec.weight_dtype)]
-        row = [*work, *cells(run, arms), *cells(run.draft, arms)]
-        print(f"| {' | '.join(row)} |")
+    for line in table(["layer", "ranks", "rows", "weights"], layers, arms):
+        print(line)
+    print()
+    for line in table(["draft", "ranks", "tokens", "weights"], drafts, arms):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -46,23 +46,24 @@ class MergedMLP(nn.Module):
 
 def merged(layer: LlamaDecoderLayer) -> LlamaDecoderLayer:
     """The same layer with the merged MLP; all other weights are shared."""
-    other = LlamaDecoderLayer(config, layer_idx=0).to(DEVICE, DTYPE)
+    with torch.device("meta"):  # nothing of it is kept
+        other = LlamaDecoderLayer(config, layer_idx=0)
     other.self_attn = layer.self_attn
     other.input_layernorm = layer.input_layernorm
     other.post_attention_layernorm = layer.post_attention_layernorm
     other.mlp = MergedMLP(layer.mlp)
-    return other
+    return other.eval()
 
 
 torch.manual_seed(0)
-plain = [
-    LlamaDecoderLayer(config, layer_idx=0).to(DEVICE, DTYPE).eval()
-    for _ in range(LAYERS if DEVICE == "cuda" else 2)
-]
-positions = torch.arange(ROWS, device=DEVICE)[None]
-cos, sin = LlamaRotaryEmbedding(config).to(DEVICE)(
-    torch.zeros(1, device=DEVICE, dtype=DTYPE), positions
-)
+with torch.device(DEVICE):  # drawn there: drawing on the host takes a minute
+    plain = [
+        LlamaDecoderLayer(config, layer_idx=0).to(DTYPE).eval()
+        for _ in range(LAYERS if DEVICE == "cuda" else 2)
+    ]
+    cos, sin = LlamaRotaryEmbedding(config)(
+        torch.zeros(1, dtype=DTYPE), torch.arange(ROWS)[None]
+    )
 
 
 class Called(nn.Module):

@@ -1,4 +1,4 @@
-"""Records the runs under fixtures/h200 on one NVIDIA GPU, and prints a line of each.
+"""Records the runs under fixtures/h200 on NVIDIA GPUs, and prints a line of each.
 
 Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN]``. Two models, whole and
 as the slice of one rank of four, at 1, 6 and 8 rows, in bf16 and with fp8 weights, each
@@ -7,8 +7,8 @@ that FOLDER already holds whole are not made again; PATTERN picks some by name.
 
 Everything is compiled first, by several processes at once: a study is then a process of
 its own that finds its kernels in the caches, and measures while nothing else runs on
-its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten, and
-every study tunes for itself. Several GPUs record as many studies at a time.
+its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten,
+and every study tunes for itself. Several GPUs record as many studies at a time.
 """
 
 import os

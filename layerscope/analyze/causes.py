@@ -33,7 +33,7 @@ class Cause(StrEnum):
     """Durations of kernels whose role the other arm does not have."""
 
     REPLACED = "replaced, not separable"
-    """Durations of kernels that have neither a role nor equal code on the other side."""
+    """Durations of kernels with neither a role nor equal code on the other side."""
 
 
 FUSION = (Cause.LAUNCHES, Cause.MERGED, Cause.ADDED)
