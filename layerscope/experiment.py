@@ -3,6 +3,7 @@
 A graph is edited, replayed without a profiler, and timed beside the graph as it was.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -51,3 +52,20 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
 SERIAL: Final = Experiment(serial=ALL)
 """The serial twin: the same kernels, each after the end of the one before."""
+
+
+def usual(regions: Iterable[str]) -> tuple[Experiment, ...]:
+    """What is asked of every arm: the serial twin, and each region left out.
+
+    A region is left out of the twin, where that is what its share should be, and of the
+    captured graph, where it is what the region costs beside all others.
+
+    Args:
+        regions: those that may be left out of some arm.
+    """
+    left_out = [
+        Experiment(serial=serial, without=region)
+        for region in regions
+        for serial in ("", ALL)
+    ]
+    return (SERIAL, *left_out)

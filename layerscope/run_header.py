@@ -150,6 +150,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     weights: str = ""  # where they came from, in words
     host_memory_bytes: int = 0  # largest resident set of the process
     seconds: dict[str, float] = {}  # wall time of what came before, and of "study"
+    phases: dict[str, float] = {}  # seconds of the study by what was done in them
     builds: list[Build] = []
     numerics: list[NumericsCheck] = []
     distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers
@@ -161,6 +162,9 @@ class RunHeader(msgspec.Struct, kw_only=True):
     disabled_costs: list[DisabledCost] = []  # by nodes, ascending
     reads: list[ReadCost] = []  # by bytes, ascending
     bounds: list[Bound] = []
+    # by arm: nodes of the longest replay, in creation order, into which a programmatic
+    # edge leads
+    programmatic: dict[str, list[int]] = {}
     warnings: list[str] = []
 
 

@@ -135,23 +135,29 @@ def count_reasons(
     ]
 
 
+Graphs: TypeAlias = tuple[tuple[str, str], ...]
+"""Arms, each with the name of an experiment on its graph."""
+
+
 class Slot(msgspec.Struct, frozen=True):
     """One replay of a round."""
 
     position: int
-    arm: Arm
+    arm: str
+    experiment: str
     passes: int
 
 
-def order(study: Study, capture: int) -> Iterator[list[Slot]]:
-    """Endless rounds of a capture: every (arm, length) once, freshly shuffled.
+def order(study: Study, graphs: Graphs, seed: str) -> Iterator[list[Slot]]:
+    """Endless rounds: every graph at every length once, freshly shuffled.
 
     Args:
         study: the plan.
-        capture: index of the capture; with `study.seed` it fixes the order.
+        graphs: what is replayed.
+        seed: fixes the order together with `study.seed`.
     """
-    draw = random.Random(f"{study.seed}:{capture}")  # noqa: S311 (not a secret)
-    cells = [(arm, length) for arm in study.all_arms for length in study.lengths]
+    draw = random.Random(f"{study.seed}:{seed}")  # noqa: S311 (not a secret)
+    cells = [(*graph, length) for graph in graphs for length in study.lengths]
     while True:
         draw.shuffle(cells)
-        yield [Slot(i, arm, length) for i, (arm, length) in enumerate(cells)]
+        yield [Slot(i, *cell) for i, cell in enumerate(cells)]

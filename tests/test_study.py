@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerscope.experiment import CAPTURED
 from layerscope.layers.spec import LayerSpec
 from layerscope.study import MIN_ROUNDS, Arm, Slot, Study, order
 from tests import handmade
@@ -23,9 +24,12 @@ def study(seed: int = 0, samples: int = 800, captures: int = 3) -> Study:
     )
 
 
+GRAPHS = (("a", CAPTURED), ("b", CAPTURED), ("b", "serial"))
+
+
 def rounds(of: Study, capture: int, count: int) -> list[list[Slot]]:
     """The first rounds of a capture."""
-    return list(islice(order(of, capture), count))
+    return list(islice(order(of, GRAPHS, str(capture)), count))
 
 
 def test_arms_are_named_by_backend_switches_and_whether_again() -> None:
@@ -75,11 +79,11 @@ def test_samples_are_reached_and_not_exceeded_by_a_round(
 
 
 @given(seed=st.integers(), capture=st.integers(0, 9))
-def test_every_arm_and_length_comes_once_a_round(seed: int, capture: int) -> None:
-    """Also the A/A arm, whatever the seed; positions count from 0."""
-    cells = {(arm, passes) for arm in ("a", "b", "a (A/A)") for passes in (2, 4)}
+def test_every_graph_and_length_comes_once_a_round(seed: int, capture: int) -> None:
+    """Whatever the seed; positions count from 0."""
+    cells = {(*graph, passes) for graph in GRAPHS for passes in (2, 4)}
     for slots in rounds(study(seed), capture, 3):
-        assert {(slot.arm.name, slot.passes) for slot in slots} == cells
+        assert {(slot.arm, slot.experiment, slot.passes) for slot in slots} == cells
         assert [slot.position for slot in slots] == list(range(6))
 
 
@@ -95,7 +99,7 @@ def test_the_order_follows_from_seed_and_capture_alone() -> None:
 def test_every_round_is_shuffled_anew() -> None:
     """No arm keeps its place: over many rounds each cell has been everywhere."""
     seen = {
-        (slot.arm.name, slot.passes, slot.position)
+        (slot.arm, slot.experiment, slot.passes, slot.position)
         for slots in rounds(study(), 0, 200)
         for slot in slots
     }

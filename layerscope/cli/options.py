@@ -104,6 +104,13 @@ class ProfileOptions(LayerOptions):
             "--no-draft", help="Leave out the draft that fills the step's rows."
         ),
     ] = False
+    no_experiments: Annotated[
+        bool,
+        typer.Option(
+            "--no-experiments",
+            help="Edit no graph: no serial twins, no regions left out.",
+        ),
+    ] = False
     samples: Annotated[int, typer.Option(help="Passes an arm, at least.")] = 800
     passes: Annotated[
         int | None,

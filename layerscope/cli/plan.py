@@ -10,6 +10,7 @@ from layerscope import registry
 from layerscope.cli.arms import parse_arms
 from layerscope.cli.options import LayerOptions, ProfileOptions
 from layerscope.errors import BackendError, InputError
+from layerscope.experiment import Experiment, usual
 from layerscope.graphs.device import facts
 from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.model_config import model_from_folder, weights_in_folder
@@ -86,6 +87,7 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         spec=spec,
         arms=arms,
         draft=None if options.no_draft else draft_of(spec),
+        experiments=_experiments(options, spec, device),
         seed=options.seed,
         samples=options.samples,
         lengths=lengths_up_to(options.passes, defaults.lengths),
@@ -117,6 +119,15 @@ def layer(options: LayerOptions, device: torch.device) -> tuple[LayerSpec, Path 
     spec = _spec(options, defaults, model, folder)
     spec.check()
     return spec, folder
+
+
+def _experiments(
+    options: ProfileOptions, spec: LayerSpec, device: torch.device
+) -> tuple[Experiment, ...]:
+    """What is asked of every arm; nothing where there are no graphs to edit."""
+    if options.no_experiments or device.type == "cpu":
+        return ()
+    return usual(spec.regions)
 
 
 def _defaults(device: torch.device) -> Defaults:

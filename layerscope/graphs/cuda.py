@@ -10,43 +10,38 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
+from weakref import WeakSet
 
 import torch
 from cuda.bindings import runtime
 
 from layerscope.errors import MeasurementError
+from layerscope.graphs.cuda_graph import CudaGraph, call
+from layerscope.graphs.driver import Executable, instantiate_changed
+from layerscope.graphs.edits import Change
 from layerscope.graphs.memory import out_of_memory
-from layerscope.graphs.replay import HEAD_PASS, Body, Edge, Node, Replay, Timing
+from layerscope.graphs.replay import HEAD_PASS, Body, Edge, Link, Node, Replay, Timing
 from layerscope.regions import Mark, observing
 
+_TYPES: Final = runtime.cudaGraphNodeType
 _NODE_KINDS: Final = {
-    runtime.cudaGraphNodeType.cudaGraphNodeTypeKernel: "kernel",
-    runtime.cudaGraphNodeType.cudaGraphNodeTypeMemcpy: "copy",
-    runtime.cudaGraphNodeType.cudaGraphNodeTypeMemset: "fill",
+    _TYPES.cudaGraphNodeTypeKernel: "kernel",
+    _TYPES.cudaGraphNodeTypeMemcpy: "copy",
+    _TYPES.cudaGraphNodeTypeMemset: "fill",
+    _TYPES.cudaGraphNodeTypeHost: "host call",
+    _TYPES.cudaGraphNodeTypeGraph: "child graph",
+    _TYPES.cudaGraphNodeTypeEmpty: "empty",
+    _TYPES.cudaGraphNodeTypeWaitEvent: "event wait",
+    _TYPES.cudaGraphNodeTypeEventRecord: "event record",
+    _TYPES.cudaGraphNodeTypeMemAlloc: "allocation",
+    _TYPES.cudaGraphNodeTypeMemFree: "free",
+    _TYPES.cudaGraphNodeTypeConditional: "conditional",
 }
 _Pool: TypeAlias = Any
 """What torch calls a memory pool by; its own name for the type is private."""
 
-RECORDED_KINDS: Final = frozenset(_NODE_KINDS.values())
-
-
-def call(function: Any, *arguments: Any) -> Any:  # noqa: ANN401 (untyped bindings)
-    """Call a function of the CUDA runtime and unwrap its result.
-
-    Returns:
-        None, the one value, or the tuple of values after the status.
-
-    Raises:
-        MeasurementError: the status is not success; names function and status.
-    """
-    status, *values = function(*arguments)
-    if status != runtime.cudaError_t.cudaSuccess:
-        name = getattr(function, "__name__", "CUDA call")
-        msg = f"{name} failed with {status.name}; the run cannot go on"
-        raise MeasurementError(msg)
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else tuple(values)
+RECORDED_KINDS: Final = frozenset({"kernel", "copy", "fill"})
+"""Kinds of nodes that leave a record."""
 
 
 def _handles(graph: Any) -> list[int]:  # noqa: ANN401 (untyped bindings)
@@ -95,44 +90,93 @@ class _NodeObserver:
         return set(_handles(graph)) if status == active else set()
 
 
-class GraphReplay:
-    """An instantiated and uploaded graph."""
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    body: Body
+    passes: int
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    driver: CudaGraph
+    stream: int
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, replay: "_Captured") -> None:
-        """Instantiate `graph` on its own, past torch's replay, and upload it."""
-        self.passes = replay.passes
-        self.body = replay.body
-        self.nodes = replay.nodes
-        self.edges = replay.edges
-        self._graph = graph  # keeps its memory pool
-        self._stream = replay.stream
-        self._exec = call(runtime.cudaGraphInstantiate, graph.raw_cuda_graph(), 0)
-        call(runtime.cudaGraphUpload, self._exec, self._stream)
+
+class _Launched:
+    """An executable graph, and what recorders know of it."""
+
+    def __init__(
+        self, captured: _Captured, executable: Executable, change: Change
+    ) -> None:
+        off = set(change.disabled)
+        self.passes = captured.passes
+        self.body = captured.body
+        self.nodes = tuple(node for node in captured.nodes if node.index not in off)
+        self.links = change.applied(captured.links)
+        self._stream = captured.stream
+        self._exec = executable
 
     @property
-    def pool(self) -> _Pool:
-        """The memory pool that holds the graph's intermediates."""
-        return self._graph.pool()
+    def edges(self) -> tuple[Edge, ...]:
+        """Dependencies between the nodes."""
+        return tuple((link.source, link.target) for link in self.links)
 
     def launch(self) -> None:
         """Enqueue one launch on the player's stream."""
         call(runtime.cudaGraphLaunch, self._exec, self._stream)
 
     def close(self) -> None:
-        """Destroy the executable graph and let go of the captured one."""
+        """Destroy the executable graph, if it is still there."""
         if self._exec is not None:
             call(runtime.cudaGraphExecDestroy, self._exec)
-            self._graph.reset()
             self._exec = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    body: Body
-    passes: int
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    stream: int
+class GraphVariant(_Launched):
+    """An instantiated and uploaded graph that differs from the captured one.
+
+    Disabled nodes are not among `nodes`, since they leave no record. Kernels that delay
+    are not either, and leave one: delays are timed, not recorded.
+    """
+
+    def __init__(
+        self, parent: "GraphReplay", executable: Executable, change: Change
+    ) -> None:
+        """Hold `executable`, made of `parent` with `change`; keeps `parent` alive."""
+        super().__init__(parent.captured, executable, change)
+        self._parent = parent
+
+
+class GraphReplay(_Launched):
+    """An instantiated and uploaded graph."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, captured: _Captured) -> None:
+        """Instantiate `graph` on its own, past torch's replay, and upload it."""
+        executable = call(runtime.cudaGraphInstantiate, graph.raw_cuda_graph(), 0)
+        super().__init__(captured, executable, Change())
+        self.captured = captured
+        self._graph = graph  # keeps its memory pool
+        self._variants: WeakSet[GraphVariant] = WeakSet()
+        call(runtime.cudaGraphUpload, executable, captured.stream)
+
+    @property
+    def pool(self) -> _Pool:
+        """The memory pool that holds the graph's intermediates."""
+        return self._graph.pool()
+
+    def variant(self, change: Change) -> GraphVariant:
+        """A second executable graph, with `change` made; see `Editable.variant`."""
+        captured = self.captured
+        executable = instantiate_changed(captured.driver, captured.links, change)
+        made = GraphVariant(self, executable, change)
+        self._variants.add(made)
+        return made
+
+    def close(self) -> None:
+        """Destroy the executable graphs and let go of the captured one."""
+        for variant in list(self._variants):
+            variant.close()
+        if self._exec is not None:
+            super().close()
+            self._graph.reset()
 
 
 class EventTiming:
@@ -186,11 +230,12 @@ class GraphPlayer:
             cause = str(error).splitlines()[0]
             msg = f"it cannot be captured into a CUDA graph: {cause}"
             raise MeasurementError(msg) from error
-        raw = graph.raw_cuda_graph()
-        nodes = _nodes(_handles(raw), observer)
-        stream = self._stream.cuda_stream
-        edges = _edges(raw, nodes)
-        return GraphReplay(graph, _Captured(body, passes, nodes, edges, stream))
+        raw, stream = graph.raw_cuda_graph(), self._stream.cuda_stream
+        handles = _handles(raw)
+        nodes = _nodes(handles, observer)
+        driver = CudaGraph(raw, handles, stream)
+        links = driver.links()
+        return GraphReplay(graph, _Captured(body, passes, nodes, links, driver, stream))
 
     def _record(
         self, body: Body, passes: int, pool: _Pool | None
@@ -252,15 +297,3 @@ def _nodes(handles: list[int], observer: _NodeObserver) -> tuple[Node, ...]:
         role = observer.roles.get(handle)
         nodes.append(Node(index, handle, kind, pass_index, region, role))
     return tuple(nodes)
-
-
-def _edges(graph: int, nodes: tuple[Node, ...]) -> tuple[Edge, ...]:
-    index = {node.handle: node.index for node in nodes}
-    *_, count = call(runtime.cudaGraphGetEdges, graph)
-    if not count:
-        return ()
-    sources, targets, *_ = call(runtime.cudaGraphGetEdges, graph, count)
-    return tuple(
-        (index[int(source)], index[int(target)])
-        for source, target in zip(sources, targets, strict=True)
-    )

@@ -1,16 +1,10 @@
-"""Small kernels of our own that run inside measured graphs, compiled by NVRTC.
+"""Small kernels of our own that run inside measured graphs."""
 
-No compiler is needed on the user's machine: NVRTC comes with CUDA builds of torch.
-"""
-
-import ctypes
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import torch
-from cuda.bindings import driver, nvrtc
 
-from layerscope.errors import MeasurementError
+from layerscope.graphs.own_kernels import OwnKernel
 from layerscope.layers.feed import Feed
 
 _THREADS: Final = 512
@@ -69,55 +63,50 @@ class AdvanceKernel:
             MeasurementError: NVRTC or the driver refuses.
         """
         device = feed.device
-        self._function = _compiled(device, "layerscope_advance", _ADVANCE_SOURCE)
+        self._kernel = OwnKernel(_ADVANCE_SOURCE, "layerscope_advance", device)
         rows = [
             (pool.rows.data_ptr(), pool.target.data_ptr(), pool.target.nbytes)
             for pool in feed.pools
         ]
-        self._table = torch.tensor(rows, dtype=torch.int64, device=device)
-        self._tickets = torch.zeros(1, dtype=torch.int32, device=device)
-        pointers = (
-            *(feed.launches, feed.hold, feed.step),
-            *(self._tickets, self._table),
-        )
-        addresses = (tensor.data_ptr() for tensor in pointers)
-        self._values = (*addresses, len(rows), feed.steps)
-        types = (ctypes.c_void_p,) * len(pointers)
-        self._types = (*types, ctypes.c_longlong, ctypes.c_longlong)
+        table = torch.tensor(rows, dtype=torch.int64, device=device)
+        tickets = torch.zeros(1, dtype=torch.int32, device=device)
+        counters = (feed.launches, feed.hold, feed.step)
+        self._arguments = (*counters, tickets, table, len(rows), feed.steps)
         copied = sum(pool.target.nbytes for pool in feed.pools)
         self._blocks = min(_MOST_BLOCKS, 1 + copied // _BLOCK_BYTES)
 
     def __call__(self) -> None:
         """Enqueue the kernel on torch's current stream; captures like any other."""
-        stream = torch.cuda.current_stream().cuda_stream
-        arguments = (self._values, self._types)
-        grid_and_block = (self._blocks, 1, 1, _THREADS, 1, 1)
-        _check(
-            driver.cuLaunchKernel(
-                self._function, *grid_and_block, 0, stream, arguments, 0
-            )
-        )
+        self._kernel.launch(self._blocks, _THREADS, self._arguments)
 
 
-@cache
-def _compiled(device: torch.device, name: str, source: str) -> Any:  # noqa: ANN401
-    """The kernel `name`, loaded into the context of `device`, which is the current."""
-    program = _check(
-        nvrtc.nvrtcCreateProgram(source.encode(), b"layerscope.cu", 0, [], [])
-    )
-    major, minor = torch.cuda.get_device_capability(device)
-    options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
-    _check(nvrtc.nvrtcCompileProgram(program, len(options), options))
-    image = b"\0" * _check(nvrtc.nvrtcGetCUBINSize(program))
-    _check(nvrtc.nvrtcGetCUBIN(program, image))
-    _check(nvrtc.nvrtcDestroyProgram(program))
-    module = _check(driver.cuModuleLoadData(image))
-    return _check(driver.cuModuleGetFunction(module, name.encode()))
+# It triggers before it spins, and waits after it: a kernel that could start before the
+# one in front of it has ended still can, and still sees what that one wrote. Should the
+# global timer stand still, the clock ends the spin; no GPU has 4 cycles a nanosecond.
+DELAY_SOURCE: Final = r"""
+__device__ long long now_ns() {
+    long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+extern "C" __global__ void layerscope_delay(long long delay_ns) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+    const long long cycle = clock64(), start = now_ns();
+    while (now_ns() - start < delay_ns && clock64() - cycle < 4 * delay_ns);
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+"""
 
 
-def _check(result: tuple[Any, ...]) -> Any:  # noqa: ANN401 (untyped bindings)
-    status, *values = result
-    if status.value:
-        msg = f"compiling or launching a kernel of layerscope failed: {status.name}"
-        raise MeasurementError(msg)
-    return values[0] if values else None
+def delay_kernel(device: torch.device) -> OwnKernel:
+    """The kernel that delays what follows it by a number of nanoseconds.
+
+    Raises:
+        MeasurementError: NVRTC or the driver refuses.
+    """
+    return OwnKernel(DELAY_SOURCE, "layerscope_delay", device)

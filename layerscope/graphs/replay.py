@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from layerscope.graphs.edits import Change
 
 Body: TypeAlias = Callable[[int], None]
 """Runs the head and the given number of passes, marking passes and regions."""
@@ -38,6 +41,41 @@ Edge: TypeAlias = tuple[int, int]
 """A dependency between two nodes (source, target), by creation order."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """An edge of a captured graph with its data; a full one unless it says otherwise.
+
+    CUDA Runtime API, ``cudaGraphEdgeData``. A programmatic edge lets its target start
+    once every block of its source has triggered or ended (`from_port` 1), or started
+    (2). The target sees what the source writes only after a wait of its own.
+    """
+
+    source: int
+    """Creation order of the node that comes first."""
+
+    target: int
+    """Creation order of the node that depends on it."""
+
+    programmatic: bool = False
+    from_port: int = 0
+    to_port: int = 0
+
+    @classmethod
+    def early(cls, source: int, target: int) -> "Link":
+        """What a launch with the programmatic attribute is captured as."""
+        return cls(source, target, programmatic=True, from_port=1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the target starts after the source's end, and sees its writes."""
+        return self == self.full
+
+    @property
+    def full(self) -> "Link":
+        """The full edge between the same nodes."""
+        return Link(self.source, self.target)
+
+
 class Replay(Protocol):
     """A body bound to a number of passes, ready to be launched again and again."""
 
@@ -62,6 +100,26 @@ class Replay(Protocol):
 
     def close(self) -> None:
         """Free what the replay holds on the device."""
+
+
+@runtime_checkable
+class Editable(Replay, Protocol):
+    """A replay of a captured graph that can be edited."""
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every edge with its data, sorted."""
+
+    def variant(self, change: "Change") -> Replay:
+        """A second replay of the graph with `change` made; this one stays as it was.
+
+        Both run the same kernels on the same memory, so never at once. Closing this
+        replay closes its variants.
+
+        Raises:
+            MeasurementError: the graph cannot be changed so, or not be instantiated
+                then; in one line. The captured graph is as it was.
+        """
 
 
 class Timing(Protocol):

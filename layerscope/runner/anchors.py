@@ -2,21 +2,17 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
 import polars as pl
 
 from layerscope.analyze.statistics import pass_times
 from layerscope.experiment import CAPTURED
-from layerscope.graphs.replay import Timing
-from layerscope.nvml import Clocks
 from layerscope.runner.bench import Bench
+from layerscope.runner.rounds import Phase, Round, enqueue, samples
 from layerscope.schema import SAMPLES, empty
-from layerscope.study import FEWEST_ROUNDS, Slot, order
+from layerscope.study import FEWEST_ROUNDS, order
 
 _CHECK_EVERY: Final = 8
 """Rounds between two looks at whether the interval is small enough."""
@@ -28,25 +24,6 @@ _CHECKPOINT_S: Final = 5.0
 _Z_95: Final = 1.96
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Which samples are made, and until when."""
-
-    name: str
-    capture: int
-    patience_s: float
-    """Monotonic time after which no round beyond the planned ones begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    index: int
-    slots: Sequence[Slot]
-    steps: Sequence[int]
-    clocks: Clocks
-    timing: Timing
-
-
 def measure(bench: Bench, phase: Phase) -> None:
     """Run rounds until the plan is met and the paired interval is small, or time is up.
 
@@ -55,9 +32,10 @@ def measure(bench: Bench, phase: Phase) -> None:
     idles between rounds. Samples go to the run as they come; when something stops the
     rounds, those that were enqueued whole are still read.
     """
-    bench.restart(hold=len(bench.arms) * len(bench.study.lengths))
-    rounds = order(bench.study, phase.capture)
-    pending: deque[_Round] = deque()
+    graphs = bench.graphs(twins=phase.twins)
+    bench.restart(hold=len(graphs) * len(bench.study.lengths))
+    rounds = order(bench.study, graphs, str(phase.capture))
+    pending: deque[Round] = deque()
     frames: list[pl.DataFrame] = []
     saved_s = time.monotonic()
     try:
@@ -67,7 +45,7 @@ def measure(bench: Bench, phase: Phase) -> None:
                     break
             elif bench.must_stop(index, FEWEST_ROUNDS):
                 break
-            pending.append(_enqueue(bench, index, slots))
+            pending.append(enqueue(bench, index, slots))
             if len(pending) > 1:
                 frames.append(_collect(bench, phase, pending))
             if time.monotonic() - saved_s > _CHECKPOINT_S:
@@ -79,44 +57,13 @@ def measure(bench: Bench, phase: Phase) -> None:
     bench.writer.checkpoint()
 
 
-def _enqueue(bench: Bench, index: int, slots: list[Slot]) -> _Round:
-    replays = [bench.replays[slot.arm.name, slot.passes] for slot in slots]
-    timing = bench.player.time(replays)
-    steps = [bench.next_step() for _ in slots]
-    return _Round(index, tuple(slots), steps, bench.clocks.read(), timing)
-
-
-def _collect(bench: Bench, phase: Phase, pending: deque[_Round]) -> pl.DataFrame:
+def _collect(bench: Bench, phase: Phase, pending: deque[Round]) -> pl.DataFrame:
     """Wait for the oldest round and add its samples to the run."""
-    frame = _samples(bench, phase, pending[0])  # where one waits, and may be stopped
+    frame = samples(bench, phase, pending[0])  # where one waits, and may be stopped
     pending.popleft()
     bench.writer.add_samples(frame)
     bench.progress.advance()
     return frame
-
-
-def _samples(bench: Bench, phase: Phase, round_: _Round) -> pl.DataFrame:
-    clocks = msgspec.structs.asdict(round_.clocks)
-    durations = round_.timing.durations_ns()
-    rows = [
-        {
-            "phase": phase.name,
-            "arm": slot.arm.name,
-            "experiment": CAPTURED,
-            "capture": phase.capture,
-            "round": round_.index,
-            "position": slot.position,
-            "passes": slot.passes,
-            "step": step,
-            "duration_ns": duration_ns,
-            "required_bytes": bench.workload.required_bytes(step, slot.passes),
-            **clocks,
-        }
-        for slot, step, duration_ns in zip(
-            round_.slots, round_.steps, durations, strict=True
-        )
-    ]
-    return pl.DataFrame(rows, schema=SAMPLES)
 
 
 def _is_enough(
@@ -126,7 +73,8 @@ def _is_enough(
         return True
     if index % _CHECK_EVERY:
         return False
-    times = pass_times(pl.concat([empty(SAMPLES), *frames]))
+    made = pl.concat([empty(SAMPLES), *frames])
+    times = pass_times(made.filter(experiment=CAPTURED))
     base = bench.study.arms[0].name
     widths = [_half_width(times, base, arm) for arm in bench.arms if arm != base]
     return max(widths, default=0.0) < bench.study.target_interval * _OF_TARGET

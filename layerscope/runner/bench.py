@@ -2,13 +2,15 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
 import msgspec
 
 from layerscope.errors import MeasurementError, describe
+from layerscope.experiment import CAPTURED, Experiment
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Body, Player, Replay
 from layerscope.layers.feed import restart
@@ -17,9 +19,10 @@ from layerscope.progress import Progress
 from layerscope.record.nvtx import NvtxObserver, arm_range
 from layerscope.regions import Region, layer_pass, observing, region
 from layerscope.run import RunWriter
+from layerscope.runner.editing import edited
 from layerscope.runner.setting import RunnerOptions
-from layerscope.runner.workload import Workload
-from layerscope.study import Study
+from layerscope.runner.workload import Recipe, Workload
+from layerscope.study import Graphs, Study
 
 WARM_LAUNCHES = 3
 """Untimed launches of every fresh replay: first launches load code and fill caches."""
@@ -46,8 +49,17 @@ class Bench:
     deadline_s: float = inf
     """Monotonic time at which the budget ends."""
 
+    experiments: dict[str, tuple[Experiment, ...]] = field(default_factory=dict)
+    """By arm: those on its graph that are measured; none before they were tried."""
+
+    recipe: Recipe | None = None
+    """How another process makes the same workload; None where it cannot."""
+
     replays: dict[tuple[str, int], Replay] = field(default_factory=dict)
     """Of the current capture, by arm name and length."""
+
+    variants: dict[tuple[str, str, int], Replay] = field(default_factory=dict)
+    """Edited graphs of these, by arm, name of the experiment and length."""
 
     step: int = -1
     """The step that the last enqueued replay runs; mirrors the device's counter."""
@@ -64,19 +76,24 @@ class Bench:
         """Names of all arms in the study's order, the A/A arm last."""
         return [arm.name for arm in self.study.all_arms]
 
-    def body(self, arm: str) -> Body:
-        """What one replay of `arm` runs: the head, then the passes by region."""
+    def graphs(self, *, twins: bool = True) -> Graphs:
+        """The captured graph of every arm, and those edited ones that do all the work.
 
-        def play(passes: int) -> None:
-            with region(Region.OTHER):
-                self.head()
-            for index in range(passes):
-                with layer_pass(index):
-                    self.workload.run_pass(arm, index, passes)
+        Args:
+            twins: all of these; without, only the captured ones.
+        """
+        captured = [(arm, CAPTURED) for arm in self.arms]
+        edited = [
+            (arm, experiment.name)
+            for arm, experiments in self.experiments.items()
+            for experiment in experiments
+            if twins and not experiment.without
+        ]
+        return (*captured, *edited)
 
-        return play
-
-    def capture(self, lengths: Sequence[int] | None = None) -> None:
+    def capture(
+        self, lengths: Sequence[int] | None = None, *, knockouts: bool = False
+    ) -> None:
         """Replace all replays by fresh ones, and warm them.
 
         Arms are captured in a random order, for where a capture's memory lies depends
@@ -84,6 +101,7 @@ class Bench:
 
         Args:
             lengths: of the study's, those that are needed; None for all.
+            knockouts: whether graphs without a region are needed too.
         """
         self.release()
         seed = f"{self.study.seed}:capture:{self._captures}"
@@ -98,13 +116,44 @@ class Bench:
                     if not hasattr(error, "__notes__"):
                         error.add_note(f"raised while arm {arm!r} was captured")
                     raise
-        for replay in self.replays.values():
+        self._warm(self.replays.values())
+        for arm, experiments in self.experiments.items():
+            for experiment in experiments:
+                if knockouts or not experiment.without:
+                    self.edit(arm, experiment)
+
+    def edit(self, arm: str, experiment: Experiment) -> None:
+        """Make the edited graphs of `experiment` on the current capture of `arm`.
+
+        Raises:
+            MeasurementError: the graph cannot be edited, or not be instantiated then.
+        """
+        allowed = self.workload.allowed(arm)
+        made = [
+            (length, edited(replay, experiment, allowed))
+            for (owner, length), replay in self.replays.items()
+            if owner == arm
+        ]
+        for length, replay in made:
+            self.variants[arm, experiment.name, length] = replay
+        self._warm(replay for _, replay in made)
+
+    def _warm(self, replays: Iterable[Replay]) -> None:
+        for replay in replays:
             for _ in range(WARM_LAUNCHES):
                 replay.launch()
         self.player.wait()
 
+    def drop(self, arm: str, experiment: Experiment) -> None:
+        """Make no more edited graphs of `experiment` on `arm`, and close those made."""
+        kept = tuple(one for one in self.experiments[arm] if one != experiment)
+        self.experiments[arm] = kept
+        self.player.wait()
+        for key in [key for key in self.variants if key[:2] == (arm, experiment.name)]:
+            self.variants.pop(key).close()
+
     def _capture(self, arm: str, lengths: Sequence[int]) -> None:
-        body = self.body(arm)
+        body = body_of(self.workload, self.head, arm)
         try:
             with arm_range(arm), observing(NvtxObserver()):
                 first: Replay | None = None
@@ -137,6 +186,22 @@ class Bench:
         header.w2_reads.pop(arm, None)
         return True
 
+    def replay(self, arm: str, experiment: str, passes: int) -> Replay:
+        """The current capture of an arm's graph, or an edited graph of it."""
+        if experiment == CAPTURED:
+            return self.replays[arm, passes]
+        return self.variants[arm, experiment, passes]
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the seconds of the block to those of `what` in the header."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            phases = self.writer.header.phases
+            phases[what] = phases.get(what, 0.0) + time.monotonic() - began_s
+
     def must_stop(self, done: int, fewest: int) -> bool:
         """Whether the budget has ended and `fewest` of what is planned are `done`."""
         if done < fewest or time.monotonic() < self.deadline_s:
@@ -144,9 +209,9 @@ class Bench:
         self.is_cut = True
         return True
 
-    def longest(self, arm: str) -> Replay:
+    def longest(self, arm: str, experiment: str = CAPTURED) -> Replay:
         """The replay of `arm` with every pass."""
-        return self.replays[arm, self.study.passes]
+        return self.replay(arm, experiment, self.study.passes)
 
     def restart(self, hold: int) -> None:
         """Go on with the next step, and let `hold` replays in a row share each step.
@@ -169,13 +234,31 @@ class Bench:
     def release(self) -> None:
         """Close all replays."""
         self.player.wait()
-        for replay in self.replays.values():
+        for replay in (*self.variants.values(), *self.replays.values()):
             replay.close()
+        self.variants.clear()
         self.replays.clear()
 
 
+def body_of(workload: Workload, head: Callable[[], None], arm: str) -> Body:
+    """What one replay of `arm` runs: the head, then the passes by region."""
+
+    def play(passes: int) -> None:
+        with region(Region.OTHER):
+            head()
+        for index in range(passes):
+            with layer_pass(index):
+                workload.run_pass(arm, index, passes)
+
+    return play
+
+
 def open_bench(
-    workload: Workload, writer: RunWriter, options: RunnerOptions, budget_s: float
+    workload: Workload,
+    writer: RunWriter,
+    options: RunnerOptions,
+    budget_s: float,
+    recipe: Recipe | None = None,
 ) -> Bench:
     """A bench for `workload` on the device of its feed; its budget begins now.
 
@@ -192,6 +275,7 @@ def open_bench(
         clocks=ClockReader(None if facts.type == "cpu" else facts.index, facts.uuid),
         head=head_for(workload.feed),
         optional=options.optional,
+        recipe=recipe,
         budget_s=budget_s,
         deadline_s=time.monotonic() + budget_s,
     )

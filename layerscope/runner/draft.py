@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
+from layerscope.graphs.edits import Allowed
 from layerscope.layers.draft import DraftProblem, poison_draft, shortfall
 from layerscope.layers.feed import Feed
 from layerscope.regions import Region, region
@@ -39,6 +42,15 @@ class DraftWorkload:
     def error(self, arm: str, index: int, passes: int) -> float:  # noqa: ARG002
         """How far the pass's worst token is from the best one, as logits."""
         return shortfall(self._problem, index)
+
+    def outputs(self, arm: str, passes: int) -> list[Tensor]:  # noqa: ARG002
+        """The tokens of every pass."""
+        return [one.chosen for one in self._problem.passes[:passes]]
+
+    def allowed(self, arm: str) -> Allowed:
+        """What the arm's backend says of its kernels; its one region stays."""
+        backend = self._dispatched(arm).backend
+        return Allowed(waits=backend.waits, pdl_safe=backend.pdl_safe)
 
     @property
     def error_name(self) -> str:

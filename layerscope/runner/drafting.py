@@ -59,6 +59,7 @@ def draft_study(study: Study) -> DraftStudy | None:
             study,
             spec=spec,
             draft=None,
+            experiments=tuple(one for one in study.experiments if not one.without),
             steps=_STEPS,
             time_budget_s=study.time_budget_s * DRAFT_SHARE,
         ),

@@ -1,7 +1,10 @@
 """The main job: check, build, measure the layer, then the draft if there is one."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -29,6 +32,7 @@ from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.layer import LayerWorkload
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
+from layerscope.runner.workload import Recipe
 from layerscope.study import Study
 
 
@@ -115,9 +119,54 @@ def _profile_layer(
         if study.draft is not None and not has_draft:
             writer.header.warnings.append("no arm has a draft, so none was measured")
             header.study = msgspec.structs.replace(header.study, draft=None)
-        bench = open_bench(workload, writer, setting.options, budget_s)
+        recipe = _recipe(study, setting)
+        bench = open_bench(workload, writer, setting.options, budget_s, recipe)
         run_phases(bench, setting.recorder)
         return finish(writer, began_s, made_s).header.study
+
+
+def _recipe(study: Study, setting: Setting) -> Recipe:
+    folder = setting.options.model_folder
+    return Recipe(
+        factory=f"{__name__}:{rebuild.__name__}",
+        arguments={
+            "study": msgspec.to_builtins(study),
+            "model_folder": None if folder is None else str(folder.resolve()),
+        },
+    )
+
+
+def rebuild(
+    study: dict[str, Any],
+    model_folder: str | None,
+    *,
+    arms: Sequence[str],
+    passes: int,
+    device: str,
+) -> LayerWorkload:
+    """The layer of a study once more, in the process where edited graphs run first.
+
+    Args:
+        study: as `msgspec.to_builtins` made it.
+        model_folder: where the layer's weights are; None draws random ones.
+        arms: names of those to build.
+        passes: distinct ones to make.
+        device: of torch.
+    """
+    planned = msgspec.convert(study, Study)
+    spec = planned.spec
+    if not isinstance(spec, LayerSpec):
+        msg = f"a study of {type(spec).__name__} has no layer"
+        raise TypeError(msg)
+    folder = None if model_folder is None else Path(model_folder)
+    weights = None if folder is None else load_layer(folder, spec.model, spec.layer)
+    options = ProblemOptions(
+        passes=passes, steps=1, seed=planned.seed, device=device, weights=weights
+    )
+    problem = make_problem(spec, options)
+    chosen = [arm for arm in planned.arms if arm.name in arms]
+    built = {arm.name: dispatch(arm, problem) for arm in chosen}
+    return LayerWorkload(problem, built)
 
 
 def _make_problem(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from layerscope.errors import BackendError
+from layerscope.graphs.edits import Allowed
 from layerscope.layers.families import required_bytes
 from layerscope.layers.feed import Feed
 from layerscope.layers.problem import Problem, new_slots, poison
@@ -14,7 +15,8 @@ from layerscope.layers.reference import reference_output, relative_error
 from layerscope.layers.routing import distinct_experts, is_planned
 from layerscope.layers.spec import DType
 from layerscope.regions import Region, region
-from layerscope.registry import Dispatched
+from layerscope.registry import FALLBACK, Dispatched
+from layerscope.registry import load as load_backend
 from layerscope.run_header import RegionBytes
 from layerscope.study import AA_SUFFIX, L2_FACTOR
 
@@ -75,6 +77,26 @@ class LayerWorkload:
         self._check_experts(arm, index)
         self._check_cache(arm, index)
         return error
+
+    def outputs(self, arm: str, passes: int) -> list[Tensor]:  # noqa: ARG002
+        """The layer's output of every pass."""
+        return [buffers.out for buffers in self._problem.buffers[:passes]]
+
+    def allowed(self, arm: str) -> Allowed:
+        """What the arm's backend says of its kernels, and the fallback of its own."""
+        dispatched = self._dispatched(arm)
+        backend, fallback = dispatched.backend, load_backend(FALLBACK)
+        covered = {
+            decision.region: backend if decision.backend == backend.name else fallback
+            for decision in dispatched.decisions
+        }
+        return Allowed(
+            waits=backend.waits,
+            skippable=tuple(
+                name for name, owner in covered.items() if name in owner.skippable
+            ),
+            pdl_safe=backend.pdl_safe,
+        )
 
     @property
     def error_name(self) -> str:

@@ -1,14 +1,18 @@
 """The phases of a study: numerics and anchors by capture, recording, anchors again."""
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from layerscope.record.recorder import Recorder
 from layerscope.run_header import NumericsCheck
-from layerscope.runner.anchors import Phase, measure
+from layerscope.runner.anchors import measure
 from layerscope.runner.bench import Bench
+from layerscope.runner.knockouts import CAPTURES, knock_out
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import record
+from layerscope.runner.rounds import Phase
+from layerscope.runner.trials import check_variants, try_experiments
 from layerscope.study import FEWEST_CAPTURES
 
 _ANCHOR_SHARE: Final = 0.4
@@ -38,10 +42,16 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         bench.progress.phase(
             f"anchors, capture {capture + 1} of {study.captures}", study.rounds
         )
-        bench.capture()
-        header.numerics = _worst(header.numerics + check_arms(bench))
+        _fresh(bench, None, knockouts=capture < CAPTURES)
+        if capture == 0:
+            with bench.timed("trying experiments"):
+                try_experiments(bench)
         until_s = min(bench.deadline_s, time.monotonic() + patience_s)
-        measure(bench, Phase(_ANCHOR, capture, until_s))
+        with bench.timed("anchors"):
+            measure(bench, Phase(_ANCHOR, capture, until_s))
+        if capture < CAPTURES:
+            with bench.timed("knock-outs"):
+                knock_out(bench, capture)
     if recorder is not None:
         _record(bench, recorder)
     bench.release()
@@ -50,6 +60,16 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
             f"its {bench.budget_s:g} s of the time budget ended before the plan was "
             "done: fewer rounds or captures were made; raise --time-budget"
         )
+
+
+def _fresh(bench: Bench, lengths: Sequence[int] | None, *, knockouts: bool) -> None:
+    """Fresh captures, checked, with the edited graphs that are known to be right."""
+    header = bench.writer.header
+    with bench.timed("captures"):
+        bench.capture(lengths, knockouts=knockouts)
+    with bench.timed("checks"):
+        header.numerics = _worst(header.numerics + check_arms(bench))
+        check_variants(bench)
 
 
 def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
@@ -67,15 +87,16 @@ def _record(bench: Bench, recorder: Recorder) -> None:
     One capture's placement in memory can shift a region by a percent; shares of
     several say how much of a difference that is.
     """
-    captures, header = bench.study.captures, bench.writer.header
+    captures = bench.study.captures
     for capture in range(captures, 2 * captures):
         done = capture - captures + 1
         is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
-        bench.capture(None if is_last else (bench.study.passes,))
-        header.numerics = _worst(header.numerics + check_arms(bench))
-        record(bench, recorder, capture)
-        bench.writer.checkpoint()
+        _fresh(bench, None if is_last else (bench.study.passes,), knockouts=False)
+        with bench.timed("recording"):
+            record(bench, recorder, capture)
+            bench.writer.checkpoint()
         if is_last:
             break
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
-    measure(bench, Phase(_AFTER, capture, time.monotonic()))
+    with bench.timed("anchors again"):
+        measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))

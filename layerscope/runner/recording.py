@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from layerscope.errors import MeasurementError
+from layerscope.experiment import CAPTURED, SERIAL
 from layerscope.record.recorder import (
     Launch,
     Recorded,
@@ -16,6 +17,7 @@ from layerscope.record.recorder import (
 )
 from layerscope.run_header import Drop
 from layerscope.runner.bench import Bench
+from layerscope.study import Graphs
 
 _ROUNDS_A_BLOCK: Final = 8
 """Rounds between two flushes of the profiler: bounds its buffers."""
@@ -48,7 +50,7 @@ def record(bench: Bench, recorder: Recorder, capture: int) -> None:
     drops: Counter[tuple[str, str]] = Counter()
     recorded = 0
     bench.progress.phase(f"recording with {recorder.name}", rounds)
-    bench.restart(hold=len(bench.arms))
+    bench.restart(hold=len(recorded_graphs(bench)))
     with recorder.attached():
         for first in range(0, rounds, _ROUNDS_A_BLOCK):
             if bench.must_stop(recorded, 1):
@@ -70,11 +72,25 @@ def _launches(
     bench: Bench, capture: int, rounds: Iterable[int], draw: random.Random
 ) -> list[Launch]:
     launches = []
+    graphs = list(recorded_graphs(bench))
     for index in rounds:
-        arms = list(bench.arms)
-        draw.shuffle(arms)
-        launches += [Launch(bench.longest(arm), arm, capture, index) for arm in arms]
+        draw.shuffle(graphs)
+        launches += [
+            Launch(bench.longest(*graph), graph[0], capture, index, graph[1])
+            for graph in graphs
+        ]
     return launches
+
+
+def recorded_graphs(bench: Bench) -> Graphs:
+    """The graphs that are recorded: as captured, and the serial twins."""
+    wanted = (CAPTURED, SERIAL.name)
+    return tuple(graph for graph in bench.graphs() if graph[1] in wanted)
+
+
+def _label(arm: str, experiment: str) -> str:
+    """What drops and errors call a graph."""
+    return arm if experiment == CAPTURED else f"{arm}, {experiment}"
 
 
 def _keep(bench: Bench, recordings: list[Recorded]) -> list[tuple[str, str]]:
@@ -84,16 +100,17 @@ def _keep(bench: Bench, recordings: list[Recorded]) -> list[tuple[str, str]]:
     good = [recorded for recorded, reason in faults if reason is None]
     bench.writer.add_kernels(kernels(good))
     return [
-        (recorded.launch.arm, reason)
+        (_label(recorded.launch.arm, recorded.launch.experiment), reason)
         for recorded, reason in faults
         if reason is not None
     ]
 
 
 def _refuse_empty(bench: Bench, drops: Counter[tuple[str, str]], rounds: int) -> None:
-    for arm in bench.arms:
-        reasons = {reason: n for (name, reason), n in drops.items() if name == arm}
+    for graph in recorded_graphs(bench):
+        label = _label(*graph)
+        reasons = {reason: n for (name, reason), n in drops.items() if name == label}
         if sum(reasons.values()) == rounds:
             worst = max(reasons, key=lambda reason: reasons[reason])
-            msg = f"{arm}: none of {rounds} recorded replays is whole ({worst})"
+            msg = f"{label}: none of {rounds} recorded replays is whole ({worst})"
             raise MeasurementError(msg)

@@ -110,4 +110,6 @@ def finish(
         before: round(made_s - began_s, 1),
         "study": round(time.monotonic() - made_s, 1),
     }
+    phases = writer.header.phases
+    writer.header.phases = {name: round(spent_s, 1) for name, spent_s in phases.items()}
     return writer.finish("complete")

@@ -1,10 +1,27 @@
 """What a bench measures, whoever made it: a layer, a draft, or foreign callables."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
+from torch import Tensor
+
+from layerscope.graphs.edits import Allowed
 from layerscope.layers.feed import Feed
 from layerscope.run_header import RegionBytes
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process of its own makes a workload again.
+
+    Edited graphs first run there, where one that hangs can be ended.
+    """
+
+    factory: str
+    """``module:function``; it is called with `arguments` by name, as msgspec decoded
+    them, and with ``arms`` (names, to be built) and ``passes``."""
+
+    arguments: dict[str, Any]
 
 
 class Workload(Protocol):
@@ -32,6 +49,12 @@ class Workload(Protocol):
 
     def bound(self, arm: str) -> float:
         """The largest error that is taken as right."""
+
+    def outputs(self, arm: str, passes: int) -> Sequence[Tensor]:
+        """What a replay of `passes` passes of the arm writes and later work reads."""
+
+    def allowed(self, arm: str) -> Allowed:
+        """Which edits of its graph the arm's kernels stand."""
 
     @property
     def error_name(self) -> str:

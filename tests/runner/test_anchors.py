@@ -11,8 +11,9 @@ from layerscope import study as plans
 from layerscope.analyze.statistics import incomplete_rounds, pass_times
 from layerscope.errors import RecordError
 from layerscope.run import load
-from layerscope.runner.anchors import Phase, measure
+from layerscope.runner.anchors import measure
 from layerscope.runner.bench import Bench
+from layerscope.runner.rounds import Phase
 from layerscope.schema import SAMPLES
 from layerscope.study import Study
 from tests.runner import fakes

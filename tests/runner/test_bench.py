@@ -14,7 +14,7 @@ from layerscope.plugin import Step
 from layerscope.regions import Mark, Region, observing
 from layerscope.run import RunWriter
 from layerscope.runner import RunnerOptions
-from layerscope.runner.bench import Bench, open_bench
+from layerscope.runner.bench import Bench, body_of, open_bench
 from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Study
 from tests import handmade
@@ -107,7 +107,7 @@ def test_a_replay_is_the_head_and_then_the_passes_region_by_region(
     steps: dict[Region, Step] = dict.fromkeys(LAYER, diary)
     fakes.workload(bench).arms["fused"] = fakes.dispatched(fakes.FUSED, steps)
     with observing(diary):
-        bench.body("fused")(2)
+        body_of(bench.workload, bench.head, "fused")(2)
     expected = ["+ region other", "head", "- region other"]
     for index in range(2):
         expected.append(f"+ pass {index}")

@@ -28,9 +28,9 @@ from layerscope.run import Run, load
 from layerscope.run_header import NumericsCheck
 from layerscope.runner import RunnerOptions, flow, profile
 from layerscope.runner import phases as phases_of_a_study
-from layerscope.runner.anchors import Phase
 from layerscope.runner.bench import Bench
 from layerscope.runner.numerics import check_arms
+from layerscope.runner.rounds import Phase
 from layerscope.study import Arm, Study
 from tests.runner import fakes
 from tests.runner.fakes import AGAIN, FUSED, REFERENCE, Install

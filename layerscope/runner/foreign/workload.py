@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from layerscope.errors import BackendError
+from layerscope.graphs.edits import Allowed
 from layerscope.layers.feed import Feed
 from layerscope.regions import Region, is_observed, region
 from layerscope.run_header import RegionBytes
@@ -106,6 +107,9 @@ class ForeignWorkload:
     kept: frozenset[int] = frozenset()
     """Addresses of memory that arms return and also read: never to be spoilt."""
 
+    skippable: tuple[str, ...] = ()
+    """Regions that the user says may be left out."""
+
     _results: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict)
     """Of the last pass of a replay, by arm and passes: static memory under a graph."""
 
@@ -195,6 +199,15 @@ class ForeignWorkload:
                 "later replays would begin with it; let it change at the first step too"
             )
             raise BackendError(msg)
+
+    def outputs(self, arm: str, passes: int) -> list[Tensor]:
+        """What the last call returned, and the arguments that calls may change."""
+        live = self.inputs.live.tensors
+        return [*self._results[arm, passes], *(live if self.inputs.written else ())]
+
+    def allowed(self, arm: str) -> Allowed:  # noqa: ARG002
+        """Nothing is known of foreign kernels; all regions that are told stay whole."""
+        return Allowed(skippable=self.skippable)
 
     @property
     def error_name(self) -> str:

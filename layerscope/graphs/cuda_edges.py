@@ -1,0 +1,121 @@
+"""Edges of CUDA graphs with their data, read and written through the driver's library.
+
+Not through cuda-bindings: its version 13.0.3 frees the data of edges before Python can
+read it. Graphs and nodes of the runtime are those of the driver.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from layerscope.errors import MeasurementError
+from layerscope.graphs.replay import Link
+
+_PROGRAMMATIC: Final = 1
+"""``CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC``."""
+
+
+class _EdgeData(ctypes.Structure):
+    """``CUgraphEdgeData`` (CUDA Driver API, since 12.3)."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
+@cache
+def driver_library() -> Any:  # noqa: ANN401 (its functions are made as they are asked)
+    """The library of the installed driver.
+
+    Raises:
+        MeasurementError: there is none.
+    """
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        msg = f"edges of graphs cannot be read: {error}; install an NVIDIA driver"
+        raise MeasurementError(msg) from error
+
+
+class Edges:
+    """The edges of one graph."""
+
+    def __init__(self, library: Any, graph: int) -> None:  # noqa: ANN401 (ctypes)
+        """Take the graph whose handle is `graph`, of the driver in `library`."""
+        self._library = library
+        self._graph = ctypes.c_void_p(graph)
+
+    def read(self, numbers: Mapping[int, int]) -> tuple[Link, ...]:
+        """All edges, sorted.
+
+        Args:
+            numbers: creation order by handle, of every node of the graph.
+
+        Raises:
+            MeasurementError: the driver refuses.
+        """
+        count = ctypes.c_size_t()
+        get = ("cuGraphGetEdges_v2", self._graph)
+        self._call(*get, None, None, None, ctypes.byref(count))
+        sources = (ctypes.c_void_p * count.value)()
+        targets = (ctypes.c_void_p * count.value)()
+        data = (_EdgeData * count.value)()
+        if count.value:
+            self._call(*get, sources, targets, data, ctypes.byref(count))
+        edges = zip(sources, targets, data, strict=True)
+        return tuple(
+            sorted(
+                Link(
+                    source=numbers[source],
+                    target=numbers[target],
+                    programmatic=edge.type == _PROGRAMMATIC,
+                    from_port=edge.from_port,
+                    to_port=edge.to_port,
+                )
+                for source, target, edge in edges
+            )
+        )
+
+    def remove(self, links: Sequence[Link], handles: Sequence[int]) -> None:
+        """Remove `links`; their data must be what the graph has.
+
+        Args:
+            links: to remove.
+            handles: of every node, in creation order.
+
+        Raises:
+            MeasurementError: the driver refuses.
+        """
+        self._edit("cuGraphRemoveDependencies_v2", links, handles)
+
+    def add(self, links: Sequence[Link], handles: Sequence[int]) -> None:
+        """Add `links`; otherwise as `remove`."""
+        self._edit("cuGraphAddDependencies_v2", links, handles)
+
+    def _edit(self, name: str, links: Sequence[Link], handles: Sequence[int]) -> None:
+        if not links:
+            return
+        count = len(links)
+        sources = (ctypes.c_void_p * count)(*(handles[link.source] for link in links))
+        targets = (ctypes.c_void_p * count)(*(handles[link.target] for link in links))
+        data = (_EdgeData * count)(
+            *(
+                _EdgeData(link.from_port, link.to_port, int(link.programmatic))
+                for link in links
+            )
+        )
+        size = ctypes.c_size_t(count)
+        self._call(name, self._graph, sources, targets, data, size)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(status, ctypes.byref(text))
+            cause = (text.value or b"an unknown status").decode()
+            msg = f"{name} failed with {cause}; edges of this graph cannot be used"
+            raise MeasurementError(msg)

@@ -1,0 +1,101 @@
+"""The process in which edited graphs run first; see `first_runs`.
+
+It reads an `Order` from its input and writes a `Message` a line. It never ends a run on
+its own: the process that waits for it does.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from layerscope.errors import LayerscopeError, describe
+from layerscope.graphs.players import head_for, player_for
+from layerscope.graphs.replay import Player, Replay
+from layerscope.layers.feed import restart
+from layerscope.runner import editing
+from layerscope.runner.bench import body_of
+from layerscope.runner.first_runs import FirstRun, Message, Order
+from layerscope.runner.outputs import kept, why_other
+from layerscope.runner.workload import Workload
+
+
+def main() -> None:
+    """Make the arms, then every edited graph, and run it once."""
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    device = torch.device(order.device)
+    if device.type != "cpu":
+        torch.cuda.set_device(device)
+    with torch.no_grad():
+        workload = _workload(order)
+        captured = _Captured(workload, order.passes)
+        arms = {run.arm for run in order.runs}
+        replays = {arm: captured.replay(arm) for arm in sorted(arms)}
+        _say(Message(event="ready"))
+        for index, run in enumerate(order.runs):
+            reason = captured.try_run(run, replays[run.arm], index)
+            _say(Message(event="end", run=index, reason=reason))
+
+
+def _say(message: Message) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _workload(order: Order) -> Workload:
+    module, _, name = order.recipe.factory.partition(":")
+    factory: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    wanted = {
+        "arms": sorted({run.arm for run in order.runs}),
+        "passes": order.passes,
+        "device": order.device,
+    }
+    made: Workload = factory(**order.recipe.arguments, **wanted)
+    return made
+
+
+class _Captured:
+    """A workload on its device, and replays of it."""
+
+    def __init__(self, workload: Workload, passes: int) -> None:
+        self._workload = workload
+        self._passes = passes
+        self._player: Player = player_for(workload.feed.device)
+        self._head = head_for(workload.feed)
+
+    def replay(self, arm: str) -> Replay:
+        body = body_of(self._workload, self._head, arm)
+        return self._player.capture(body, self._passes)
+
+    def try_run(self, run: FirstRun, replay: Replay, index: int) -> str:
+        """Run the edited graph once; why it must not be measured, or nothing."""
+        try:
+            outputs = self._launched(run.arm, replay)
+            before = kept(outputs)
+            allowed = self._workload.allowed(run.arm)
+            variant = editing.edited(replay, run.experiment, allowed)
+            if not run.experiment.without:
+                self._workload.poison()
+            _say(Message(event="begin", run=index))
+            after = self._launched(run.arm, variant)
+            is_same_work = not run.experiment.without
+            bound = self._workload.bound(run.arm) if is_same_work else None
+            return why_other(before, after, bound)
+        except (LayerscopeError, RuntimeError) as error:
+            return describe(error)
+
+    def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
+        """What a replay gives on the first step."""
+        restart(self._workload.feed, 1, 0)
+        self._player.wait()
+        replay.launch()
+        self._player.wait()
+        return self._workload.outputs(arm, self._passes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Edited graphs run first in a process of their own, which is ended if one hangs.
+
+An edit can make a graph wait for what never comes. On a GPU that others use, that must
+not happen in a process that holds results; and no call of CUDA ends a kernel, but the
+end of its process does.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import IO, Final, Literal
+
+import msgspec
+
+from layerscope.experiment import Experiment
+from layerscope.runner.workload import Recipe
+
+RUN_LIMIT_S: Final = 2.0
+"""How long one edited graph may run."""
+
+_START_LIMIT_S: Final = 240.0
+"""How long the process may take to make the arms again; compiling ones are slow."""
+
+_END_LIMIT_S: Final = 10.0
+_PIPE_LAG_S: Final = 0.2
+_CHILD: Final = "layerscope.runner.first_run_child"
+
+
+class FirstRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One edited graph to be run."""
+
+    arm: str
+    experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"{self.arm}, {self.experiment.name}"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other process is asked to do."""
+
+    recipe: Recipe
+    runs: list[FirstRun]
+    passes: int
+    device: str
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of what it says: it is ready, or a run begins or has ended."""
+
+    event: Literal["ready", "begin", "end"]
+    run: int = -1
+    reason: str = ""  # of an end: why the graph must not be measured; empty if it may
+
+
+class _Child:
+    """The process, and its lines as they come."""
+
+    def __init__(self, order: Order) -> None:
+        # A pipe that nobody reads would fill, and block the process.
+        self._said = TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self.process = subprocess.Popen(  # noqa: S603 (this Python, and a module of ours)
+            [sys.executable, "-m", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+        )
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._pump = Thread(target=self._read_all, daemon=True)
+        self._pump.start()
+        with suppress(BrokenPipeError), self._pipe(self.process.stdin) as pipe:
+            pipe.write(msgspec.json.encode(order))  # broken: it ended, `read` tells
+
+    def read(self, limit_s: float) -> Message | None:
+        """The next message; None where the process ended, or took too long."""
+        with suppress(Empty, msgspec.DecodeError):
+            return msgspec.json.decode(self._lines.get(timeout=limit_s), type=Message)
+        return None
+
+    def end(self) -> str:
+        """End the process, whatever it waits for; the last line that it wrote."""
+        self.process.kill()
+        self.process.wait(_END_LIMIT_S)
+        self._pump.join(_END_LIMIT_S)
+        self._pipe(self.process.stdout).close()
+        with self._said:
+            self._said.seek(0)
+            lines = self._said.read().decode(errors="replace").strip()
+        return lines.rpartition("\n")[2]
+
+    def _read_all(self) -> None:
+        for line in self._pipe(self.process.stdout):
+            self._lines.put(line)
+        self._lines.put(b"")  # it has ended
+
+    @staticmethod
+    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+        if pipe is None:
+            msg = "a process with pipes has none"
+            raise AssertionError(msg)
+        return pipe
+
+
+def first_runs(
+    recipe: Recipe, runs: Sequence[FirstRun], passes: int, device: str
+) -> dict[FirstRun, str]:
+    """Run every graph of `runs` once elsewhere.
+
+    After one that hangs or takes the process down, the others run in a new one.
+
+    Args:
+        recipe: makes the workload.
+        runs: what to run.
+        passes: of every replay.
+        device: of torch, where they run.
+
+    Returns:
+        Why each must not be measured here; empty where it may.
+    """
+    reasons: dict[FirstRun, str] = {}
+    while left := [run for run in runs if run not in reasons]:
+        order = Order(recipe=recipe, runs=left, passes=passes, device=device)
+        reasons |= _first_runs(order)
+    return reasons
+
+
+def _first_runs(order: Order) -> dict[FirstRun, str]:
+    """The reasons of at least the first run of `order`."""
+    child = _Child(order)
+    ready, reasons = None, {}
+    try:
+        ready = child.read(_START_LIMIT_S)
+        if ready is not None:
+            reasons = _watch(child, order.runs)
+    finally:
+        last = child.end()
+    if ready is None:
+        why = last or f"it was not ready within {_START_LIMIT_S:g} s"
+        reason = f"the process for its first run could not make the arm: {why}"
+        return dict.fromkeys(order.runs, reason)
+    return reasons
+
+
+def _watch(child: _Child, runs: list[FirstRun]) -> dict[FirstRun, str]:
+    """Follow the runs until the process is done, or one of them does not end."""
+    reasons: dict[FirstRun, str] = {}
+    for run in runs:
+        begun = child.read(_START_LIMIT_S)
+        if begun is not None and begun.event == "end":  # it could not be edited
+            reasons[run] = begun.reason
+            continue
+        ended = None if begun is None else child.read(RUN_LIMIT_S)
+        if ended is None:
+            reasons[run] = _why_no_end(child)
+            break
+        reasons[run] = ended.reason
+    return reasons
+
+
+def _why_no_end(child: _Child) -> str:
+    with suppress(subprocess.TimeoutExpired):  # its pipe may close a moment earlier
+        code = child.process.wait(_PIPE_LAG_S)
+        return f"its first run ended its process with status {code}"
+    return (
+        f"its first run, in a process of its own, did not end within {RUN_LIMIT_S:g} "
+        "s; that process was ended"
+    )

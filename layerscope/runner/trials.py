@@ -1,0 +1,169 @@
+"""Which experiments can be made on which arm, found out before any is timed."""
+
+from dataclasses import dataclass
+
+from layerscope.errors import MeasurementError
+from layerscope.experiment import Experiment
+from layerscope.graphs.edits import Change
+from layerscope.run_header import Trial
+from layerscope.runner.bench import Bench
+from layerscope.runner.editing import planned
+from layerscope.runner.first_runs import FirstRun, first_runs
+from layerscope.runner.outputs import kept, why_other
+
+_NO_RECIPE = (
+    "an edited graph runs first in a process of its own, and code that was given in "
+    "Python cannot be made again there"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    arm: str
+    experiment: Experiment
+    change: Change
+
+    @property
+    def run(self) -> FirstRun:
+        return FirstRun(arm=self.arm, experiment=self.experiment)
+
+
+def try_experiments(bench: Bench) -> None:
+    """Try what the study asks of every arm, and note in the header what becomes of it.
+
+    Those that may be measured are then made of every capture. The graph of an arm must
+    allow the edit, which must then run once in a process of its own, and once here with
+    the results of the captured graph.
+    """
+    asked: list[_Asked] = []
+    trials: list[Trial] = []
+    for arm in (arm.name for arm in bench.study.arms):
+        for experiment in bench.study.experiments:
+            if same := _already(trials, arm, experiment):
+                trials.append(same)
+                continue
+            change = planned(
+                bench.longest(arm), experiment, bench.workload.allowed(arm)
+            )
+            if isinstance(change, list):
+                trials.append(_refused(arm, experiment, "; ".join(change)))
+            elif change.is_empty:
+                trials.append(Trial(arm=arm, experiment=experiment, outcome="same"))
+            else:
+                asked.append(_Asked(arm, experiment, change))
+    if asked:
+        bench.progress.phase("running edited graphs elsewhere first", len(asked))
+        trials += _tried(bench, asked)
+    bench.writer.header.trials = trials
+
+
+def _already(trials: list[Trial], arm: str, experiment: Experiment) -> Trial | None:
+    """What stands for a region left out of a twin that is the captured graph itself."""
+    twin = Experiment(serial=experiment.serial)
+    if (
+        experiment == twin
+        or Trial(arm=arm, experiment=twin, outcome="same") not in trials
+    ):
+        return None
+    return Trial(
+        arm=arm,
+        experiment=experiment,
+        outcome="same",
+        reason=f"its graph is serial as captured: see without {experiment.without}",
+    )
+
+
+def _refused(arm: str, experiment: Experiment, reason: str) -> Trial:
+    return Trial(arm=arm, experiment=experiment, outcome="refused", reason=reason)
+
+
+def _tried(bench: Bench, asked: list[_Asked]) -> list[Trial]:
+    if bench.recipe is None:
+        return [_refused(one.arm, one.experiment, _NO_RECIPE) for one in asked]
+    passes = min(bench.study.lengths)
+    device = str(bench.workload.feed.device)
+    reasons = first_runs(bench.recipe, [one.run for one in asked], passes, device)
+    trials = []
+    for one in asked:
+        reason = reasons[one.run] or _why_not_here(bench, one)
+        if reason:
+            trials.append(_refused(one.arm, one.experiment, reason))
+        else:
+            trials.append(
+                Trial(
+                    arm=one.arm,
+                    experiment=one.experiment,
+                    outcome="measured",
+                    edges_changed=len(one.change.remove) + len(one.change.add),
+                    nodes_disabled=len(one.change.disabled),
+                )
+            )
+        bench.progress.advance()
+    return trials
+
+
+def _why_not_here(bench: Bench, asked: _Asked) -> str:
+    """Make the edited graphs of this capture; why that must not be, or nothing."""
+    before = bench.experiments.get(asked.arm, ())
+    bench.experiments[asked.arm] = (*before, asked.experiment)
+    try:
+        bench.edit(asked.arm, asked.experiment)
+        reason = why_wrong(bench, asked.arm, asked.experiment)
+    except MeasurementError as error:
+        reason = str(error)
+    if reason:
+        bench.drop(asked.arm, asked.experiment)
+    return reason
+
+
+def check_variants(bench: Bench) -> None:
+    """Check the edited graphs of a fresh capture; discard experiments that are wrong.
+
+    Samples that were made of them before stay in the run; its header says that they are
+    not to be used.
+    """
+    for arm, experiments in list(bench.experiments.items()):
+        for experiment in experiments:
+            if (arm, experiment.name, bench.study.passes) not in bench.variants:
+                continue
+            reason = why_wrong(bench, arm, experiment)
+            if reason:
+                discard(bench, arm, experiment, reason)
+
+
+def discard(bench: Bench, arm: str, experiment: Experiment, reason: str) -> None:
+    """Go on without an experiment whose results were found to be others."""
+    header = bench.writer.header
+    header.trials = [
+        Trial(arm=arm, experiment=experiment, outcome="discarded", reason=reason)
+        if (trial.arm, trial.experiment) == (arm, experiment)
+        else trial
+        for trial in header.trials
+    ]
+    bench.drop(arm, experiment)
+
+
+def why_wrong(bench: Bench, arm: str, experiment: Experiment) -> str:
+    """Run the captured and the edited graph on one step; how their results differ.
+
+    What a knock-out leaves out must be there from the captured graph's run, and its
+    results must then have the same bits. Any other edit does all the work itself, on
+    poisoned memory.
+    """
+    workload, passes = bench.workload, bench.study.passes
+    bench.restart(hold=2)
+    _launch(bench, arm, None)
+    before = kept(workload.outputs(arm, passes))
+    if not experiment.without:
+        workload.poison()
+    _launch(bench, arm, experiment)
+    after = workload.outputs(arm, passes)
+    return why_other(before, after, None if experiment.without else workload.bound(arm))
+
+
+def _launch(bench: Bench, arm: str, experiment: Experiment | None) -> None:
+    name = () if experiment is None else (experiment.name,)
+    bench.player.wait()
+    bench.longest(arm, *name).launch()
+    bench.next_step()
+    bench.player.wait()

@@ -1,0 +1,122 @@
+"""Workloads that the process of first runs can make, and edits that go as told."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from layerscope.errors import MeasurementError
+from layerscope.experiment import Experiment
+from layerscope.graphs.edits import Allowed
+from layerscope.graphs.replay import Replay
+from layerscope.layers.feed import Feed, Pool, make_feed
+from layerscope.regions import region
+from layerscope.runner import editing
+from layerscope.runner.workload import Recipe
+
+CPU = torch.device("cpu")
+
+
+class Counting:
+    """Every pass adds the step's input to a sum that began at zero."""
+
+    def __init__(self) -> None:
+        rows, target = torch.ones(1, 3), torch.zeros(3)
+        self._target = target
+        self._sums = torch.zeros(8, 3)
+        self._feed = make_feed(1, (Pool(rows, target),), CPU)
+
+    @property
+    def feed(self) -> Feed:
+        """Ones."""
+        return self._feed
+
+    def run_pass(self, arm: str, index: int, passes: int) -> None:
+        """The pass's number times the input."""
+        del arm, passes
+        with region("sum"):
+            self._sums[index] = self._target * (index + 1)
+
+    def poison(self) -> None:
+        """All sums are wrong."""
+        self._sums.fill_(torch.nan)
+
+    def outputs(self, arm: str, passes: int) -> Sequence[Tensor]:
+        """The sums."""
+        del arm
+        return [self._sums[:passes]]
+
+    def bound(self, arm: str) -> float:
+        """A little."""
+        del arm
+        return 1e-3
+
+    def allowed(self, arm: str) -> Allowed:
+        """Everything is."""
+        del arm
+        return Allowed()
+
+
+class Changed:
+    """A replay that does something else than the one it was made of."""
+
+    def __init__(self, replay: Replay, instead: Callable[[Replay], None]) -> None:
+        self._replay = replay
+        self._instead = instead
+
+    def launch(self) -> None:
+        """Do it."""
+        self._instead(self._replay)
+
+
+def _hang(replay: Replay) -> None:
+    del replay
+    time.sleep(60)
+
+
+def _die(replay: Replay) -> None:
+    del replay
+    os._exit(7)
+
+
+INSTEAD: dict[str, Callable[[Replay], None]] = {
+    "right": lambda replay: replay.launch(),
+    "idle": lambda _: None,
+    "hang": _hang,
+    "die": _die,
+}
+
+
+def make(
+    how: dict[str, str], *, arms: Sequence[str], passes: int, device: str
+) -> Counting:
+    """A workload whose edited graphs do what `how` says of their arm."""
+    assert set(arms) <= set(how)
+    assert (passes, device) == (4, "cpu")
+
+    def edited(replay: Replay, experiment: Experiment, allowed: Allowed) -> Replay:
+        assert allowed == Allowed()
+        told = how[experiment.serial]
+        if told == "refuse":
+            msg = "the graph cannot be instantiated"
+            raise MeasurementError(msg)
+        return Changed(replay, INSTEAD[told])  # type: ignore[return-value]
+
+    editing.__dict__["edited"] = edited
+    return Counting()
+
+
+def fail(**_: object) -> Counting:
+    """An arm that cannot be made again."""
+    msg = "no weights there"
+    raise MeasurementError(msg)
+
+
+def recipe(**how: str) -> Recipe:
+    """A recipe whose arms are edited as told, by arm."""
+    return Recipe(factory=f"{__name__}:make", arguments={"how": how})
+
+
+BROKEN = Recipe(factory=f"{__name__}:fail", arguments={})

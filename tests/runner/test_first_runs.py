@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+
+from layerscope.experiment import Experiment
+from layerscope.runner import first_runs as module
+from layerscope.runner.first_runs import FirstRun, first_runs
+from tests.runner import first_run_recipes
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process finds the tests' own workloads."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def run(arm: str, *, without: str = "") -> FirstRun:
+    """An edit that is named as its arm, so that recipes can tell what it does."""
+    return FirstRun(arm=arm, experiment=Experiment(serial=arm, without=without))
+
+
+def reasons(*runs: FirstRun, **how: str) -> list[str]:
+    """Why each must not be measured."""
+    found = first_runs(first_run_recipes.recipe(**how), runs, 4, "cpu")
+    return [found[run] for run in runs]
+
+
+def test_a_graph_with_the_results_of_the_captured_one_may_be_measured() -> None:
+    """Also where a part of it was left out, whose results are still there."""
+    right = run("right"), run("right", without="sum")
+    assert reasons(*right, right="right") == ["", ""]
+
+
+def test_a_graph_that_computes_nothing_is_refused() -> None:
+    """What it should write was spoilt before."""
+    assert reasons(run("idle"), idle="idle") == [
+        "its results differ from those of the captured graph by inf, bound 0.001"
+    ]
+
+
+def test_a_region_may_be_left_out_where_its_results_stay() -> None:
+    """Nothing is spoilt then: they are those of the run before."""
+    assert reasons(run("idle", without="sum"), idle="idle") == [""]
+
+
+def test_a_graph_that_hangs_is_ended_and_the_others_still_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a new process, for the old one may hold the device."""
+    monkeypatch.setattr(module, "RUN_LIMIT_S", 0.5)
+    found = reasons(run("hang"), run("right"), hang="hang", right="right")
+    why = "its first run, in a process of its own, did not end within 0.5 s"
+    assert found == [f"{why}; that process was ended", ""]
+
+
+def test_a_graph_that_takes_its_process_down_is_refused() -> None:
+    """With the status, and without the others."""
+    found = reasons(run("right"), run("die"), right="right", die="die")
+    assert found == ["", "its first run ended its process with status 7"]
+
+
+def test_a_graph_that_cannot_be_edited_is_refused_with_the_reason() -> None:
+    """It never began to run."""
+    found = reasons(run("refuse"), run("right"), refuse="refuse", right="right")
+    assert found == ["the graph cannot be instantiated", ""]
+
+
+def test_an_arm_that_cannot_be_made_again_is_refused_with_the_reason() -> None:
+    """The last line of what the process said."""
+    asked = run("right")
+    assert first_runs(first_run_recipes.BROKEN, [asked], 4, "cpu") == {
+        asked: "the process for its first run could not make the arm: "
+        "layerscope.errors.MeasurementError: no weights there"
+    }
+
+
+def test_nothing_is_started_for_nothing() -> None:
+    """No run, no process."""
+    assert first_runs(first_run_recipes.BROKEN, [], 4, "cpu") == {}
