@@ -8,6 +8,7 @@ from layerscope.record.recorder import Recorder
 from layerscope.run_header import NumericsCheck
 from layerscope.runner.anchors import measure
 from layerscope.runner.bench import Bench
+from layerscope.runner.calibration import calibrate_experiments, calibrate_recorder
 from layerscope.runner.knockouts import CAPTURES, knock_out
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import record
@@ -46,6 +47,8 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         if capture == 0:
             with bench.timed("trying experiments"):
                 try_experiments(bench)
+            with bench.timed("calibration"):
+                calibrate_experiments(bench)
         until_s = min(bench.deadline_s, time.monotonic() + patience_s)
         with bench.timed("anchors"):
             measure(bench, Phase(_ANCHOR, capture, until_s))
@@ -97,6 +100,8 @@ def _record(bench: Bench, recorder: Recorder) -> None:
             bench.writer.checkpoint()
         if is_last:
             break
+    with bench.timed("calibration"):
+        calibrate_recorder(bench, recorder)
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
     with bench.timed("anchors again"):
         measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))

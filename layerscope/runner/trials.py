@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from layerscope.errors import MeasurementError
 from layerscope.experiment import Experiment
 from layerscope.graphs.edits import Change
+from layerscope.graphs.replay import Editable
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
 from layerscope.runner.editing import planned
@@ -35,6 +36,7 @@ def try_experiments(bench: Bench) -> None:
     allow the edit, which must then run once in a process of its own, and once here with
     the results of the captured graph.
     """
+    _note_programmatic(bench)
     asked: list[_Asked] = []
     trials: list[Trial] = []
     for arm in (arm.name for arm in bench.study.arms):
@@ -55,6 +57,16 @@ def try_experiments(bench: Bench) -> None:
         bench.progress.phase("running edited graphs elsewhere first", len(asked))
         trials += _tried(bench, asked)
     bench.writer.header.trials = trials
+
+
+def _note_programmatic(bench: Bench) -> None:
+    """Note in the header which nodes may start before what they depend on has ended."""
+    for arm in bench.arms:
+        replay = bench.longest(arm)
+        if isinstance(replay, Editable):
+            early = {link.target for link in replay.links if link.programmatic}
+            if early:
+                bench.writer.header.programmatic[arm] = sorted(early)
 
 
 def _already(trials: list[Trial], arm: str, experiment: Experiment) -> Trial | None:
@@ -94,7 +106,7 @@ def _tried(bench: Bench, asked: list[_Asked]) -> list[Trial]:
                     arm=one.arm,
                     experiment=one.experiment,
                     outcome="measured",
-                    edges_changed=len(one.change.remove) + len(one.change.add),
+                    edges_changed=one.change.edges_changed,
                     nodes_disabled=len(one.change.disabled),
                 )
             )

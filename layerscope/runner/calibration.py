@@ -1,0 +1,119 @@
+"""What measuring itself costs here: to be subtracted, and printed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from layerscope.analyze.statistics import estimate
+from layerscope.graphs.calibration import disabled_costs, observed_chains
+from layerscope.graphs.players import has_cuda_bindings
+from layerscope.graphs.replay import Player, Replay
+from layerscope.record.recorder import Launch, Recorded, Recorder, fault
+from layerscope.run_header import KernelCost
+from layerscope.runner.bench import WARM_LAUNCHES, Bench
+
+_SHORT, _LONG = 1, 3
+"""Passes of two replays, in whose difference the cost of a launch cancels."""
+
+_ROUNDS: Final = 20
+
+Chains = Mapping[int, tuple[Replay, Replay]]
+"""By blocks of its kernels: a short and a long replay of a chain."""
+
+
+def calibrate_experiments(bench: Bench) -> None:
+    """Measure what disabled nodes cost, if any region is left out of any arm."""
+    experiments = [one for arm in bench.experiments.values() for one in arm]
+    if any(one.without for one in experiments):
+        device = bench.workload.feed.device
+        bench.writer.header.disabled_costs = disabled_costs(bench.player, device)
+
+
+def calibrate_recorder(bench: Bench, recorder: Recorder) -> None:
+    """Measure what the recorder adds to kernels of a serial chain, by their blocks."""
+    device = bench.workload.feed.device
+    if not has_cuda_bindings(device):
+        return
+    bodies = observed_chains(device)
+    replays: list[Replay] = []
+    try:
+        chains = {}
+        for blocks, body in bodies.items():
+            pair = [bench.player.capture(body, length) for length in (_SHORT, _LONG)]
+            replays += pair
+            chains[blocks] = (pair[0], pair[1])
+        costs = kernel_costs(bench.player, recorder, chains)
+        bench.writer.header.observer_costs = costs
+    finally:
+        bench.player.wait()
+        for replay in replays:
+            replay.close()
+
+
+def kernel_costs(
+    player: Player, recorder: Recorder, chains: Chains
+) -> list[KernelCost]:
+    """What `recorder` adds to a kernel of each chain, by its blocks.
+
+    A kernel's time is how much longer the long replay takes, over the kernels that it
+    has more: between events without the recorder, and from the first start to the last
+    end with it.
+    """
+    order = [replay for pair in chains.values() for replay in pair]
+    for replay in order * WARM_LAUNCHES:
+        replay.launch()
+    player.wait()
+    plain_ns = player.time(order * _ROUNDS).durations_ns()
+    launches = [
+        Launch(replay, "calibration", 0, index)
+        for index in range(_ROUNDS)
+        for replay in order
+    ]
+    with recorder.attached():
+        spans_ns = [_span_ns(recorded) for recorded in recorder.record(launches)]
+    costs = []
+    for place, (blocks, (short, long)) in enumerate(chains.items()):
+        kernels = len(long.nodes) - len(short.nodes)
+        plain = _growth(plain_ns, place, len(chains))
+        watched = _growth(spans_ns, place, len(chains))
+        added = [
+            (seen - unseen) / kernels
+            for seen, unseen in zip(watched, plain, strict=True)
+            if seen is not None and unseen is not None
+        ]
+        if added:
+            costs.append(_cost(blocks, added))
+    return costs
+
+
+def _span_ns(recorded: Recorded) -> int | None:
+    """First start to last end of a replay; None where its records are not whole."""
+    if fault(recorded) is not None:
+        return None
+    starts = [event.start_ns for event in recorded.events]
+    ends = [event.end_ns for event in recorded.events]
+    return max(ends) - min(starts)
+
+
+def _growth(
+    times_ns: Sequence[int | None], place: int, chains: int
+) -> list[int | None]:
+    """By round: how much longer the long replay of a chain took than its short one."""
+    short = times_ns[2 * place :: 2 * chains]
+    long = times_ns[2 * place + 1 :: 2 * chains]
+    return [
+        None if low is None or high is None else high - low
+        for low, high in zip(short, long, strict=True)
+    ]
+
+
+def _cost(blocks: int, added_ns: list[float]) -> KernelCost:
+    frame = pl.DataFrame(
+        {"capture": 0, "round": range(len(added_ns)), "added_ns": added_ns},
+        schema={"capture": pl.Int64, "round": pl.Int64, "added_ns": pl.Float64},
+    )
+    found = estimate(frame, "added_ns")
+    return KernelCost(
+        blocks=blocks, added_ns=found.value, low_ns=found.low, high_ns=found.high
+    )

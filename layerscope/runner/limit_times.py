@@ -1,0 +1,115 @@
+"""Times of bodies that nothing else is measured beside: limits of the machine.
+
+As anchors are timed, of what has no inputs, no arms and no run: fresh captures, three
+lengths and their slope, replays interleaved in random order.
+"""
+
+import random
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import polars as pl
+
+from layerscope.analyze.statistics import Estimate, estimate, pass_times
+from layerscope.experiment import CAPTURED
+from layerscope.graphs.replay import Body, Player, Replay
+from layerscope.progress import Progress, SilentProgress
+
+Key = TypeVar("Key", bound=Hashable)
+
+_PHASE: Final = "limits"
+_WARM_LAUNCHES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsOptions:
+    """How often limits are measured."""
+
+    captures: int = 3
+    rounds: int = 8
+    """Of every capture; in each, every body is replayed at every length."""
+
+    seed: int = 0
+    """Fixes the order of the replays."""
+
+    progress: Progress = field(default_factory=SilentProgress)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A body, and the lengths at which it is replayed."""
+
+    body: Body
+    lengths: tuple[int, ...]
+
+
+def times(
+    bodies: Mapping[Key, Timed], player: Player, options: LimitsOptions
+) -> dict[Key, Estimate]:
+    """The time of a pass of every body, in ns, from interleaved replays.
+
+    Args:
+        bodies: what is replayed.
+        player: captures and times it.
+        options: how often.
+    """
+    options.progress.phase("limits", options.captures)
+    rows = []
+    for capture in range(options.captures):
+        rows += _capture_rows(list(bodies.values()), player, capture, options)
+        options.progress.advance()
+    found = pass_times(pl.DataFrame(rows))
+    by_body = {key: pl.col("experiment") == str(n) for n, key in enumerate(bodies)}
+    return {
+        key: estimate(found.filter(is_own), "pass_ns")
+        for key, is_own in by_body.items()
+    }
+
+
+def fastest(found: Mapping[tuple[Key, int | None], Estimate]) -> dict[Key, Estimate]:
+    """Of every key, the least time over the grids it was tried with."""
+    least: dict[Key, Estimate] = {}
+    for (key, _), time in found.items():
+        if key not in least or time.value < least[key].value:
+            least[key] = time
+    return least
+
+
+def _capture_rows(
+    bodies: list[Timed], player: Player, capture: int, options: LimitsOptions
+) -> list[dict[str, str | int]]:
+    """The replays of one fresh capture, as rows of samples; one `experiment` a body."""
+    draw = random.Random(f"{options.seed}:{capture}")  # noqa: S311 (not a secret)
+    replays: dict[tuple[int, int], Replay] = {}
+    try:
+        for number, timed in enumerate(bodies):
+            for length in timed.lengths:
+                replays[number, length] = player.capture(timed.body, length)
+        for replay in replays.values():
+            for _ in range(_WARM_LAUNCHES):
+                replay.launch()
+        player.wait()
+        rounds = []
+        for _ in range(options.rounds):
+            order = draw.sample(list(replays), len(replays))
+            rounds.append((order, player.time([replays[place] for place in order])))
+        return [
+            {
+                "phase": _PHASE,
+                "arm": CAPTURED,
+                "experiment": str(number),
+                "capture": capture,
+                "round": index,
+                "passes": length,
+                "duration_ns": duration_ns,
+            }
+            for index, (order, timing) in enumerate(rounds)
+            for (number, length), duration_ns in zip(
+                order, timing.durations_ns(), strict=True
+            )
+        ]
+    finally:
+        player.wait()
+        for replay in replays.values():
+            replay.close()

@@ -1,0 +1,190 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from layerscope.experiment import SERIAL, Experiment
+from layerscope.run_header import Trial
+from layerscope.runner.bench import Bench
+from layerscope.runner.first_runs import FirstRun
+from layerscope.runner.trials import check_variants, try_experiments
+from tests.runner import fakes
+from tests.runner.editable import (
+    Answering,
+    EditableReplay,
+    editable_bench,
+    elsewhere,
+    experiments,
+)
+
+__all__ = ["elsewhere"]
+
+WITHOUT_MOE = Experiment(without="moe")
+TWIN_WITHOUT_MOE = Experiment(serial="all", without="moe")
+WITHOUT_O_PROJ = Experiment(without="o_proj_all_reduce")
+
+
+def bench(
+    folder: Path, *asked: Experiment, early: tuple[str, ...] = ("fused",)
+) -> Bench:
+    """A bench asked for experiments; the graph of ``fused`` has programmatic edges."""
+    return editable_bench(experiments(fakes.study(), *asked), folder, *early)
+
+
+def trials(of: Bench) -> dict[tuple[str, str], tuple[str, str]]:
+    """Outcome and reason by arm and experiment."""
+    return {
+        (trial.arm, trial.experiment.name): (trial.outcome, trial.reason)
+        for trial in of.writer.header.trials
+    }
+
+
+def answers(of: Bench) -> Answering:
+    """The bench's workload, as what it is."""
+    assert isinstance(of.workload, Answering)
+    return of.workload
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_serial_graph_is_its_own_twin_and_the_other_is_edited(
+    tmp_path: Path,
+) -> None:
+    """The twin is made of every length, and only of the arm that needs one."""
+    made = bench(tmp_path, SERIAL)
+    try_experiments(made)
+    assert made.writer.header.trials == [
+        Trial(arm="reference", experiment=SERIAL, outcome="same"),
+        Trial(arm="fused", experiment=SERIAL, outcome="measured", edges_changed=2),
+    ]
+    assert made.experiments == {"fused": (SERIAL,)}
+    assert set(made.variants) == {("fused", "serial", 1), ("fused", "serial", 2)}
+    assert made.graphs() == (
+        ("reference", "captured"),
+        ("fused", "captured"),
+        (fakes.AGAIN, "captured"),
+        ("fused", "serial"),
+    )
+    assert made.writer.header.programmatic == {"fused": [2, 3]}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_leaving_a_region_out_of_a_twin_that_is_the_graph_itself_is_the_same(
+    tmp_path: Path,
+) -> None:
+    """The rows without the region of the captured graph stand for it."""
+    made = bench(tmp_path, SERIAL, WITHOUT_MOE, TWIN_WITHOUT_MOE)
+    try_experiments(made)
+    found = trials(made)
+    assert found["reference", "without moe"] == ("measured", "")
+    assert found["reference", "serial, without moe"] == (
+        "same",
+        "its graph is serial as captured: see without moe",
+    )
+    assert found["fused", "serial, without moe"] == ("measured", "")
+    nodes = {trial.nodes_disabled for trial in made.writer.header.trials}
+    assert nodes == {0, 1}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_region_that_may_not_be_left_out_is_refused(tmp_path: Path) -> None:
+    """Its backend does not declare it."""
+    made = bench(tmp_path, WITHOUT_O_PROJ)
+    try_experiments(made)
+    outcome, reason = trials(made)["fused", "without o_proj_all_reduce"]
+    assert outcome == "refused"
+    assert "o_proj_all_reduce" in reason
+    assert made.variants == {}
+
+
+def test_what_failed_elsewhere_is_not_made_here(
+    tmp_path: Path, elsewhere: dict[FirstRun, str]
+) -> None:
+    """With the reason of the other process; the other arms are still tried."""
+    elsewhere[FirstRun(arm="fused", experiment=SERIAL)] = "it hung"
+    made = bench(tmp_path, SERIAL, early=("fused", "reference"))
+    try_experiments(made)
+    assert trials(made) == {
+        ("reference", "serial"): ("measured", ""),
+        ("fused", "serial"): ("refused", "it hung"),
+    }
+    assert made.experiments == {"reference": (SERIAL,)}
+
+
+def test_arms_that_no_other_process_can_make_are_refused(
+    tmp_path: Path, elsewhere: dict[FirstRun, str]
+) -> None:
+    """Nothing edited runs here that has not run elsewhere."""
+    made = bench(tmp_path, SERIAL)
+    made.recipe = None
+    try_experiments(made)
+    outcome, reason = trials(made)["fused", "serial"]
+    assert outcome == "refused"
+    assert reason.endswith("cannot be made again there")
+    assert (elsewhere, made.variants) == ({}, {})
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_graph_that_does_not_instantiate_here_is_refused(tmp_path: Path) -> None:
+    """And nothing of it is left."""
+    made = bench(tmp_path, SERIAL)
+    replay = made.replays["fused", 2]
+    assert isinstance(replay, EditableReplay)
+    replay.fails = "the edited graph cannot be instantiated"
+    try_experiments(made)
+    assert trials(made)["fused", "serial"] == (
+        "refused",
+        "the edited graph cannot be instantiated",
+    )
+    assert made.experiments == {"fused": ()}
+    assert made.variants == {}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_edited_graph_with_other_results_is_refused(tmp_path: Path) -> None:
+    """A twin may round otherwise within the arm's bound; a knock-out may not at all."""
+    made = bench(tmp_path, SERIAL, WITHOUT_MOE)
+    right, near = torch.ones(2), torch.tensor([1.0, 1.000001])
+    answers(made).given = [right, right, right, near, right, near]
+    try_experiments(made)
+    other = "its results are not those of the captured graph, bit for bit"
+    assert trials(made) == {
+        ("reference", "serial"): ("same", ""),
+        ("reference", "without moe"): ("measured", ""),
+        ("fused", "serial"): ("measured", ""),
+        ("fused", "without moe"): ("refused", other),
+    }
+    closed = [
+        one.is_closed
+        for replay in made.replays.values()
+        if isinstance(replay, EditableReplay) and replay.arm == "fused"
+        for one in replay.made
+        if one.change.disabled
+    ]
+    assert closed == [True, True]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_experiment_that_goes_wrong_later_is_discarded(tmp_path: Path) -> None:
+    """Its samples stay, its trial says that they are not to be used."""
+    made = bench(tmp_path, SERIAL)
+    try_experiments(made)
+    answers(made).given = [torch.ones(2), torch.zeros(2)]
+    check_variants(made)
+    outcome, reason = trials(made)["fused", "serial"]
+    assert outcome == "discarded"
+    assert reason.startswith("its results differ from those of the captured graph")
+    assert made.experiments == {"fused": ()}
+    assert made.variants == {}
+
+
+def test_graphs_that_cannot_be_edited_here_are_refused(
+    tmp_path: Path, elsewhere: dict[FirstRun, str]
+) -> None:
+    """As on a CPU."""
+    made = fakes.bench(experiments(fakes.study(), SERIAL), tmp_path, lambda *_: 1)
+    try_experiments(made)
+    assert trials(made) == {
+        ("reference", "serial"): ("refused", "graphs are not edited here"),
+        ("fused", "serial"): ("refused", "graphs are not edited here"),
+    }
+    assert elsewhere == {}
