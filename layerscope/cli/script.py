@@ -1,7 +1,7 @@
 """``layerscope profile --script``: callables that a Python file defines, measured."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from importlib.util import module_from_spec, spec_from_file_location
@@ -9,18 +9,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import torch
+
 from layerscope.cli.options import ProfileOptions
 from layerscope.errors import InputError
 from layerscope.render.progress import progress_on
 from layerscope.run import Run
 from layerscope.runner.foreign import CallableOptions, profile
+from layerscope.runner.foreign.callables import rebuild
+from layerscope.runner.foreign.workload import ForeignWorkload
+from layerscope.runner.workload import Recipe
 
 MODULE_NAME: Final = "layerscope_script"
 """``__name__`` in a script: not ``__main__``, so what that guards is not run."""
 
 _APPLY: Final = {
     *("script", "arms", "device", "samples", "passes", "captures", "seed"),
-    *("time_budget", "recorder", "output", "json"),
+    *("time_budget", "recorder", "output", "json", "no_experiments"),
 }
 """Options of ``profile`` that are not about a layer."""
 
@@ -30,7 +35,8 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
 
     The script runs as ``python SCRIPT`` would run it, but for its `MODULE_NAME`: its
     folder comes first on the path, while it is measured too. It may also define
-    ``regions`` and ``tolerance``. An exception in it keeps its traceback.
+    ``regions``, ``tolerance`` and ``skippable`` (see `CallableOptions`). An exception
+    in it keeps its traceback.
 
     Args:
         options: as typed, with a script.
@@ -57,6 +63,9 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
                     output=output,
                     device=options.device,
                     tolerance=_tolerance(script, path),
+                    experiments=not options.no_experiments,
+                    skippable=_skippable(script, path),
+                    recipe=_recipe(path),
                     samples=options.samples,
                     passes=options.passes,
                     captures=options.captures,
@@ -67,6 +76,48 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
                     progress=progress,
                 ),
             )
+
+
+def _recipe(path: Path) -> Recipe:
+    return Recipe(
+        factory=f"{__name__}:{rebuild_script.__name__}",
+        arguments={"path": str(path.resolve())},
+    )
+
+
+def rebuild_script(
+    path: str, *, arms: Sequence[str], passes: int, device: str
+) -> ForeignWorkload:
+    """The arms of a script once more, in the process where edited graphs run first.
+
+    The first arm is among them whether it is asked for or not: all are compared with
+    it. The script stays importable.
+
+    Args:
+        path: of the script.
+        arms: names of those to make.
+        passes: of every replay; callables take turns as they do in longer ones.
+        device: of torch.
+    """
+    del passes
+    where = Path(path)
+    script = _run(where)
+    defined = _defined(script, where)
+    wanted = {
+        name: functions
+        for index, (name, functions) in enumerate(defined.items())
+        if index == 0 or name in arms
+    }
+    return rebuild(
+        wanted,
+        getattr(script, "inputs", ()),
+        getattr(script, "regions", None) or {},
+        CallableOptions(
+            device=torch.device(device).type,
+            tolerance=_tolerance(script, where),
+            skippable=_skippable(script, where),
+        ),
+    )
 
 
 def _refuse_layer_options(options: ProfileOptions) -> None:
@@ -83,6 +134,19 @@ def _refuse_layer_options(options: ProfileOptions) -> None:
 @contextmanager
 def _running(path: Path) -> Iterator[ModuleType]:
     """The module that the script at `path` makes, importable for the block."""
+    arguments = sys.argv
+    try:
+        yield _run(path)
+    finally:
+        sys.argv = arguments
+        folder = _folder(path)
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.modules.pop(MODULE_NAME, None)
+
+
+def _run(path: Path) -> ModuleType:
+    """Run the script at `path`; its module, which stays importable."""
     try:
         path.read_bytes()
     except OSError as error:
@@ -92,22 +156,20 @@ def _running(path: Path) -> Iterator[ModuleType]:
     if spec is None or spec.loader is None:
         msg = f"--script {path} is no Python file: its name must end in .py"
         raise InputError(msg)
-    script, arguments = module_from_spec(spec), sys.argv
-    folder = str(path.resolve().parent)
+    script = module_from_spec(spec)
     sys.modules[MODULE_NAME] = script
-    sys.path.insert(0, folder)
+    sys.path.insert(0, _folder(path))
     sys.argv = [str(path)]
     try:
         spec.loader.exec_module(script)
-        yield script
     except SystemExit as error:
         msg = f"{path} ended itself with exit code {error.code}; it must run to its end"
         raise InputError(msg) from error
-    finally:
-        sys.argv = arguments
-        if folder in sys.path:
-            sys.path.remove(folder)
-        del sys.modules[MODULE_NAME]
+    return script
+
+
+def _folder(path: Path) -> str:
+    return str(path.resolve().parent)
 
 
 def _defined(script: ModuleType, path: Path) -> Any:  # noqa: ANN401 (of foreign code)
@@ -139,3 +201,16 @@ def _tolerance(script: ModuleType, path: Path) -> float | None:
         return found
     msg = f"{path}: tolerance is {found!r}, and must be a number"
     raise InputError(msg)
+
+
+def _skippable(script: ModuleType, path: Path) -> tuple[str, ...]:
+    found = getattr(script, "skippable", ())
+    is_text = isinstance(found, str)  # a sequence too, whose letters would be regions
+    if isinstance(found, Sequence) and not is_text and all(map(_is_text, found)):
+        return tuple(found)
+    msg = f"{path}: skippable is {found!r}, and must be a list of regions' names"
+    raise InputError(msg)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

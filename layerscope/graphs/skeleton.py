@@ -21,7 +21,6 @@ from layerscope.layers.families import layer_tensors
 from layerscope.layers.spec import LayerSpec
 from layerscope.regions import Region
 
-
 THREADS: Final = 256
 """Of a block of every kernel."""
 

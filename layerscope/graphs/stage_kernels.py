@@ -183,6 +183,8 @@ class Skeleton:
         self.total = torch.zeros(1, dtype=torch.int32, device=device)
         """int32 [1]: sum of all 32-bit words read, by bodies that count."""
 
+        torch.cuda.synchronize(device)  # replays run on a stream of their own
+
     def body(
         self,
         chain: Sequence[Stage],

@@ -23,7 +23,7 @@ _WARM_LAUNCHES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsOptions:
+class Effort:
     """How often limits are measured."""
 
     captures: int = 3
@@ -45,20 +45,20 @@ class Timed:
 
 
 def times(
-    bodies: Mapping[Key, Timed], player: Player, options: LimitsOptions
+    bodies: Mapping[Key, Timed], player: Player, effort: Effort
 ) -> dict[Key, Estimate]:
     """The time of a pass of every body, in ns, from interleaved replays.
 
     Args:
         bodies: what is replayed.
         player: captures and times it.
-        options: how often.
+        effort: how often.
     """
-    options.progress.phase("limits", options.captures)
+    effort.progress.phase("limits", effort.captures)
     rows = []
-    for capture in range(options.captures):
-        rows += _capture_rows(list(bodies.values()), player, capture, options)
-        options.progress.advance()
+    for capture in range(effort.captures):
+        rows += _capture_rows(list(bodies.values()), player, capture, effort)
+        effort.progress.advance()
     found = pass_times(pl.DataFrame(rows))
     by_body = {key: pl.col("experiment") == str(n) for n, key in enumerate(bodies)}
     return {
@@ -77,10 +77,10 @@ def fastest(found: Mapping[tuple[Key, int | None], Estimate]) -> dict[Key, Estim
 
 
 def _capture_rows(
-    bodies: list[Timed], player: Player, capture: int, options: LimitsOptions
+    bodies: list[Timed], player: Player, capture: int, effort: Effort
 ) -> list[dict[str, str | int]]:
     """The replays of one fresh capture, as rows of samples; one `experiment` a body."""
-    draw = random.Random(f"{options.seed}:{capture}")  # noqa: S311 (not a secret)
+    draw = random.Random(f"{effort.seed}:{capture}")  # noqa: S311 (not a secret)
     replays: dict[tuple[int, int], Replay] = {}
     try:
         for number, timed in enumerate(bodies):
@@ -91,7 +91,7 @@ def _capture_rows(
                 replay.launch()
         player.wait()
         rounds = []
-        for _ in range(options.rounds):
+        for _ in range(effort.rounds):
             order = draw.sample(list(replays), len(replays))
             rounds.append((order, player.time([replays[place] for place in order])))
         return [

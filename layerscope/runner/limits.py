@@ -29,7 +29,7 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.layers.tensors import activation_bytes
 from layerscope.regions import Region
 from layerscope.run_header import Bound, ReadCost
-from layerscope.runner.limit_times import LimitsOptions, Timed, fastest, times
+from layerscope.runner.limit_times import Effort, Timed, fastest, times
 from layerscope.study import ANCHOR_LENGTHS, lengths_up_to
 from layerscope.units import format_bytes
 
@@ -60,7 +60,7 @@ def measure_limits(
     spec: LayerSpec,
     distinct: int | None,
     device: torch.device,
-    options: LimitsOptions | None = None,
+    effort: Effort | None = None,
     arms: Mapping[str, Chain] | None = None,
 ) -> tuple[tuple[Bound, ...], tuple[ReadCost, ...]]:
     """The limits of a layer here, and the time of cold reads by size.
@@ -69,7 +69,7 @@ def measure_limits(
         spec: the layer and its workload.
         distinct: distinct experts of a pass, such as `mean_experts`; None if dense.
         device: a CUDA device, which must be the current.
-        options: how often.
+        effort: how often.
         arms: the arms' own chains by name, measured beside the standard one.
 
     Returns:
@@ -81,15 +81,15 @@ def measure_limits(
     """
     chains: dict[str, Chain] = {STANDARD: standard_chain(spec, distinct)}
     chains |= arms or {}
-    bounds = measure_bounds(chains, activation_bytes(spec), device, options)
-    return bounds, measure_reads(device, options)
+    bounds = measure_bounds(chains, activation_bytes(spec), device, effort)
+    return bounds, measure_reads(device, effort)
 
 
 def measure_bounds(
     chains: Mapping[str, Chain],
     handed_bytes: int,
     device: torch.device,
-    options: LimitsOptions | None = None,
+    effort: Effort | None = None,
 ) -> tuple[Bound, ...]:
     """The time of a pass of every chain, in every variant that the device can run.
 
@@ -97,13 +97,13 @@ def measure_bounds(
         chains: the kernels of a pass, by what `Bound.arm` says.
         handed_bytes: activations that each kernel hands to the next.
         device: a CUDA device, which must be the current.
-        options: how often.
+        effort: how often.
 
     Raises:
         MeasurementError: the device cannot run the kernels, or lacks memory.
     """
     check_device(device)
-    largest = max(offsets_of(chain)[1] for chain in chains.values())
+    largest = max(1, *(offsets_of(chain)[1] for chain in chains.values()))
     lengths = _lengths_that_fit(largest, device)
     variants = _variants(device)
     bodies = {
@@ -111,7 +111,7 @@ def measure_bounds(
         for (arm, chain), variant, most in product(chains.items(), variants, GRIDS)
     }
     with _borrowed_memory():
-        found = fastest(_times(bodies, handed_bytes, device, options))
+        found = fastest(_times(bodies, handed_bytes, device, effort))
     return tuple(
         Bound(
             arm=arm,
@@ -127,7 +127,7 @@ def measure_bounds(
 
 
 def measure_reads(
-    device: torch.device, options: LimitsOptions | None = None
+    device: torch.device, effort: Effort | None = None
 ) -> tuple[ReadCost, ...]:
     """The time of one kernel that reads cold memory, by bytes, its launch included.
 
@@ -135,7 +135,7 @@ def measure_reads(
 
     Args:
         device: a CUDA device, which must be the current.
-        options: how often.
+        effort: how often.
 
     Raises:
         MeasurementError: the device cannot run the kernels, or lacks memory.
@@ -152,7 +152,7 @@ def measure_reads(
         for size, most in product(sizes, GRIDS)
     }
     with _borrowed_memory():
-        found = fastest(_times(bodies, 0, device, options))
+        found = fastest(_times(bodies, 0, device, effort))
     return tuple(ReadCost(bytes=size, duration_ns=found[size].value) for size in sizes)
 
 
@@ -197,7 +197,7 @@ def _times(
     plans: Mapping[Key, _Plan],
     handed_bytes: int,
     device: torch.device,
-    options: LimitsOptions | None,
+    effort: Effort | None,
 ) -> dict[Key, Estimate]:
     from layerscope.graphs.stage_kernels import (  # noqa: PLC0415 (needs bindings)
         Skeleton,
@@ -209,7 +209,7 @@ def _times(
         key: Timed(skeleton.body(plan.chain, plan.variant, plan.most), plan.lengths)
         for key, plan in plans.items()
     }
-    return times(bodies, player_for(device), options or LimitsOptions())
+    return times(bodies, player_for(device), effort or Effort())
 
 
 def _variants(device: torch.device) -> tuple[Variant, ...]:

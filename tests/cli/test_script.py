@@ -111,6 +111,40 @@ def test_a_script_says_what_is_measured(
     )
 
 
+def test_a_script_says_which_regions_may_be_left_out(
+    tmp_path: Path, measured: FakeProfile
+) -> None:
+    """Experiments are made unless the command line says otherwise."""
+    script = write(tmp_path, LAYER + "    skippable = ['moe']\n")
+    assert run(tmp_path, script) == 0
+    assert measured.options.skippable == ("moe",)
+    assert measured.options.experiments
+    assert main(["profile", "--script", script, "--no-experiments"]) == 0
+    assert not measured.options.experiments
+
+
+def test_another_process_can_make_the_arms_of_a_script_again(
+    tmp_path: Path, measured: FakeProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are asked for, and the first, which all are compared with."""
+    arms = "arms = {'base': torch.sin, 'other': torch.cos, 'fused': torch.sin}"
+    script = write(tmp_path, f"{dedent(LAYER)}\n{arms}\nskippable = ('moe',)")
+    assert run(tmp_path, script) == 0
+    recipe = measured.options.recipe
+    assert recipe is not None
+    module_name, _, name = recipe.factory.partition(":")
+    factory = getattr(sys.modules[module_name], name)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    made = factory(**recipe.arguments, arms=["fused"], passes=2, device="cpu")
+    assert list(made.arms) == ["base", "fused"]
+    assert made.allowed("fused").skippable == ("moe",)
+    made.run_pass("fused", 0, 1)
+    (output,) = made.outputs("fused", 1)
+    assert torch.equal(output, torch.sin(torch.zeros(4)))
+    assert sys.modules.pop(module.MODULE_NAME).arms is not None
+
+
 def test_all_but_the_arms_may_be_left_out(
     tmp_path: Path, measured: FakeProfile
 ) -> None:
@@ -238,6 +272,14 @@ def test_scripts_that_cannot_be_read_are_refused(
         (
             "arms = {'a': print}; tolerance = '1'",
             "{}: tolerance is '1', and must be a number",
+        ),
+        (
+            "arms = {'a': print}; skippable = 'moe'",
+            "{}: skippable is 'moe', and must be a list of regions' names",
+        ),
+        (
+            "arms = {'a': print}; skippable = ['moe', 1]",
+            "{}: skippable is ['moe', 1], and must be a list of regions' names",
         ),
         (
             "arms = {'a': print}; regions = 3",

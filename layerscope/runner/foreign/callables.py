@@ -11,6 +11,7 @@ import msgspec
 import torch
 
 from layerscope.errors import InputError, MeasurementError
+from layerscope.experiment import Experiment, usual
 from layerscope.graphs import device as devices
 from layerscope.progress import Progress, SilentProgress
 from layerscope.run import Run, RunWriter, new_run_folder
@@ -23,6 +24,7 @@ from layerscope.runner.foreign.inputs import Drawn, draw
 from layerscope.runner.foreign.workload import ForeignArm, ForeignWorkload, wait_for
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, finish, open_setting
+from layerscope.runner.workload import Recipe
 from layerscope.study import (
     ANCHOR_LENGTHS,
     EAGER_LENGTHS,
@@ -67,6 +69,17 @@ class CallableOptions:
 
     recorder: str = "auto"
     """``auto``, ``cupti``, ``torch.profiler`` or ``none``."""
+
+    experiments: bool = True
+    """Whether graphs are edited: serial twins, and regions left out."""
+
+    skippable: Sequence[str] = ()
+    """Regions that may be left out of a graph: what they wrote in the replay before is
+    then read again. None of their kernels may be waited for by another."""
+
+    recipe: Recipe | None = None
+    """How another process makes the same arms. Edited graphs run there first, and are
+    refused without one; a script has one."""
 
     command: list[str] = field(default_factory=list)
     """What the user typed, for the record."""
@@ -147,19 +160,45 @@ def _run(
     with partial_on_failure(writer):
         began_s = time.monotonic()
         calls = FirstCalls(arms, drawn, device, options.tolerance)
-        tolerance = calls.run(setting.progress)
-        inputs = drawn.settled(calls.written, device)
-        study = _settled(study, inputs.feed.steps, tolerance)
+        workload = _workload(calls, setting.progress, options.skippable)
+        study = _settled(study, workload.feed.steps, workload.tolerance)
         writer.header.study = study
         writer.header.warnings += calls.warnings(patterns.keys())
         writer.checkpoint()  # from here on a killed run can be read, and says so
-        workload = ForeignWorkload(inputs, arms, tolerance, frozenset(calls.kept))
-        wait_for(device)
         called_s = time.monotonic()
         budget_s = study.time_budget_s
-        bench = open_bench(workload, writer, setting.options, budget_s)
+        bench = open_bench(workload, writer, setting.options, budget_s, options.recipe)
         run_phases(bench, setting.recorder)
         return finish(writer, began_s, called_s, before="first calls")
+
+
+def _workload(
+    calls: FirstCalls, progress: Progress, skippable: Sequence[str]
+) -> ForeignWorkload:
+    """Call every arm, and make them ready to be captured."""
+    tolerance = calls.run(progress)
+    inputs = calls.drawn.settled(calls.written, calls.device)
+    arms, kept = dict(calls.arms), frozenset(calls.kept)
+    workload = ForeignWorkload(inputs, arms, tolerance, kept, tuple(skippable))
+    wait_for(calls.device)
+    return workload
+
+
+def rebuild(
+    arms: Mapping[str, Functions],
+    inputs: Given | Callable[[int], Given],
+    regions: Mapping[str, str | Sequence[str]],
+    options: CallableOptions,
+) -> ForeignWorkload:
+    """The workload of `profile` alone, where edited graphs run first.
+
+    Arguments are those of `profile`.
+    """
+    foreign = arms_of(arms, patterns_of(regions))
+    drawn = draw(inputs)
+    device = _device(options.device, drawn, foreign)
+    calls = FirstCalls(foreign, drawn, device, options.tolerance)
+    return _workload(calls, options.progress, options.skippable)
 
 
 @contextmanager
@@ -227,9 +266,18 @@ def _study(
         samples=options.samples,
         lengths=lengths_up_to(options.passes, default),
         captures=options.captures,
+        experiments=_experiments(options, device),
         steps=len(drawn.rows),
         time_budget_s=options.time_budget_s,
     )
+
+
+def _experiments(
+    options: CallableOptions, device: torch.device
+) -> tuple[Experiment, ...]:
+    if device.type == "cpu" or not options.experiments:
+        return ()
+    return usual(options.skippable)
 
 
 def _settled(study: Study, steps: int, tolerance: float) -> Study:

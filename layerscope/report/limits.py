@@ -1,0 +1,188 @@
+"""Limits of the machine, and how near to them the regions of a run come."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from layerscope.analyze.read_curve import cold_read_ns
+from layerscope.analyze.shares import pass_shares, region_table
+from layerscope.environment import DeviceFacts
+from layerscope.experiment import CAPTURED
+from layerscope.layers.spec import LayerSpec
+from layerscope.report.document import (
+    Cell,
+    Column,
+    Fact,
+    Interval,
+    Kind,
+    Report,
+    Table,
+)
+from layerscope.report.work import describe_step, title
+from layerscope.run import Run
+from layerscope.run_header import Bound, ReadCost, RegionBytes
+from layerscope.study import AA_SUFFIX
+from layerscope.units import NS_PER_S, format_bytes, format_things
+
+_BOUNDS: Final = (
+    Column("bound", "", Kind.TEXT),
+    Column("kernels", "kernels", Kind.COUNT),
+    Column("pass_ns", "a pass", Kind.INTERVAL),
+    Column("ratio", "/ one read", Kind.RATIO),
+    Column("speed_tb_per_s", "TB/s", Kind.RATIO),
+)
+_READS: Final = (
+    Column("bytes", "bytes", Kind.SIZE),
+    Column("duration_ns", "time", Kind.TIME),
+    Column("speed_tb_per_s", "TB/s", Kind.RATIO),
+)
+_SPEEDS: Final = (
+    Column("arm", "arm", Kind.TEXT),
+    Column("region", "region", Kind.REGION),
+    Column("kernels", "kernels", Kind.COUNT),
+    Column("required_bytes", "required", Kind.SIZE),
+    Column("share_mean_ns", "mean share", Kind.TIME),
+    Column("speed_tb_per_s", "TB/s", Kind.RATIO),
+    Column("cold_read_ns", "one cold read", Kind.TIME),
+    Column("ratio", "share / read", Kind.RATIO),
+    Column("kernel_speed_tb_per_s", "TB/s of its one kernel", Kind.RATIO),
+)
+_NOTES: Final = (
+    "kernels that only read what they must and wait for what they need, cold; the "
+    "fastest of several grids, with 95 % interval over captures and rounds",
+    "stock PDL: each kernel waits at its entry and triggers at its end; legal early "
+    "start: each triggers first and reads before it waits, but for the first that reads "
+    "the chosen experts; all early: that one too; one read: one kernel, all bytes",
+)
+_ONE_READ: Final = "one read"
+_TERA: Final = 10**12
+_FEWEST_READS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was measured for one layer."""
+
+    spec: LayerSpec
+    distinct_experts: int | None
+    """Of a pass; None if dense."""
+
+    bounds: tuple[Bound, ...]
+
+
+def limits_report(
+    device: DeviceFacts, measured: Sequence[Limits], reads: Sequence[ReadCost]
+) -> Report:
+    """A table of bounds for each layer, and the curve of cold reads.
+
+    Args:
+        device: what they were measured on.
+        measured: at least one; they differ in their ranks alone.
+        reads: by bytes, ascending.
+    """
+    spec = measured[0].spec
+    return Report(
+        title=f"limits of {title(spec)}",
+        facts=(
+            Fact("device", f"{device.name}, {device.architecture}"),
+            Fact("step", describe_step(spec)),
+            Fact(
+                "types",
+                f"{spec.dtype} activations, {spec.weight_dtype} weights",
+            ),
+        ),
+        tables=(
+            *(limits_table(_heading(each), each.bounds) for each in measured),
+            reads_table(reads),
+        ),
+        notes=_NOTES,
+    )
+
+
+def _heading(limits: Limits) -> str:
+    spec, (first, *_) = limits.spec, limits.bounds
+    whole = "the whole layer" if spec.tp == 1 else f"slice of one rank of {spec.tp}"
+    experts = limits.distinct_experts
+    chosen = "" if experts is None else f", {format_things(experts, 'expert')}"
+    return f"{whole}: a pass of {format_bytes(first.bytes)}{chosen}"
+
+
+def limits_table(heading: str, bounds: Sequence[Bound]) -> Table:
+    """The bounds of one chain, each beside one kernel that reads the same bytes."""
+    one = next((bound.pass_ns for bound in bounds if bound.name == _ONE_READ), None)
+    return Table(
+        title=heading,
+        columns=_BOUNDS,
+        rows=tuple(
+            (
+                bound.name,
+                bound.kernels,
+                Interval(bound.pass_ns, bound.low_ns, bound.high_ns),
+                bound.pass_ns / one if one else None,
+                _speed(bound.bytes, bound.pass_ns),
+            )
+            for bound in bounds
+        ),
+    )
+
+
+def reads_table(reads: Sequence[ReadCost]) -> Table:
+    """The time of one kernel that reads cold memory, by bytes."""
+    return Table(
+        title="cold reads by one kernel, its launch included",
+        columns=_READS,
+        rows=tuple(
+            (read.bytes, read.duration_ns, _speed(read.bytes, read.duration_ns))
+            for read in reads
+        ),
+    )
+
+
+def speeds_table(run: Run) -> Iterator[Table]:
+    """How fast every region of every arm moves what it must; none without a curve.
+
+    A region's bytes over its mean share of a profiled pass, and that share against one
+    cold read of as many bytes. Which kernel moves which bytes is not known, but where
+    a region has one kernel, whose own speed is told too. A share holds what the
+    observer adds, and lacks what runs hidden behind another region's kernels.
+    """
+    header = run.header
+    if len(header.reads) < _FEWEST_READS or not header.bytes:
+        return
+    captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
+    shares = region_table(pass_shares(captured))
+    found = {(row["arm"], row["region"]): row for row in shares.iter_rows(named=True)}
+    rows = tuple(
+        _speed_row(needed, found[needed.arm, needed.region], header.reads)
+        for needed in header.bytes
+        if (needed.arm, needed.region) in found and not needed.arm.endswith(AA_SUFFIX)
+    )
+    if rows:
+        heading = "required bytes against cold reads, a profiled pass"
+        yield Table(title=heading, columns=_SPEEDS, rows=rows)
+
+
+def _speed_row(
+    needed: RegionBytes, share: dict[str, float], reads: Sequence[ReadCost]
+) -> tuple[Cell, ...]:
+    share_ns, kernels = share["share_mean_ns"], share["kernels"]
+    read_ns = cold_read_ns(reads, needed.required)
+    own = _speed(needed.required, share["duration_mean_ns"]) if kernels == 1 else None
+    return (
+        needed.arm,
+        needed.region,
+        kernels,
+        needed.required,
+        share_ns,
+        _speed(needed.required, share_ns),
+        read_ns,
+        share_ns / read_ns,
+        own,
+    )
+
+
+def _speed(size: float, duration_ns: float) -> float | None:
+    """TB a second; None of no time."""
+    return size * NS_PER_S / duration_ns / _TERA if duration_ns > 0 else None

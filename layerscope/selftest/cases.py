@@ -1,0 +1,325 @@
+"""What is planted: two arms that differ in one thing, and the lines it must land on.
+
+A pass is a chain of small kernels in four regions. Each reads weights that no cache
+holds, and then updates a vector that the next one updates again, so that kernels which
+run in another order, or not after one another, give another result. Both arms of a case
+make the same updates.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from layerscope.analyze.causes import FUSION, Cause
+from layerscope.regions import Region
+
+BASE: Final = "base"
+OTHER: Final = "other"
+"""The arms of a case, by name."""
+
+
+class Start(StrEnum):
+    """When a kernel reads its weights, and when the next one may begin."""
+
+    PLAIN = "plain"
+    """After the end of the one before."""
+
+    STOCK = "stock"
+    """Programmatic: it waits before it reads anything, and triggers at its end."""
+
+    LATE = "late"
+    """Programmatic: it reads its weights, then waits, and triggers at its end."""
+
+    EARLY = "early"
+    """Programmatic: it triggers, reads its weights, and then waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel of a pass."""
+
+    region: str
+    role: str
+    start: Start = Start.PLAIN
+
+    chunks: int = 1
+    """Chunks of weights that it reads for each update."""
+
+    updates: int = 1
+    """How often it updates the vector."""
+
+    extra: int = 0
+    """Chunks that it reads besides, and whose values do not count."""
+
+    slow: bool = False
+    """Whether it has one load in flight instead of several."""
+
+    row: int = 0
+    """Which of the two rows of the vector it updates."""
+
+    beside: bool = False
+    """Whether it runs beside the kernel before it, on a stream of its own."""
+
+    marked: bool = False
+    """Whether an event is recorded after it: a node that leaves no record."""
+
+    spin_ns: int = 0
+    """How long it spins at its end."""
+
+    @property
+    def kernel(self) -> str:
+        """The name of its code; kernels of one name differ by their arguments alone."""
+        if self.slow:
+            return "layerscope_read_slowly"
+        if self.extra:
+            return "layerscope_read_more"
+        return "layerscope_read" if self.updates == 1 else "layerscope_read_merged"
+
+    @property
+    def work(self) -> list[tuple[int, int]]:
+        """(row, chunks) of every update, in order."""
+        return [(self.row, self.chunks)] * self.updates
+
+
+Chain: TypeAlias = tuple[Launch, ...]
+"""The kernels of a pass, in the order of their launches."""
+
+
+class Demand(StrEnum):
+    """What the ledger of a case must show."""
+
+    SAVING = "saving"
+    """The other arm is faster, and what it saves is on the expected lines."""
+
+    BALANCE = "balance"
+    """The expected lines are large and cancel: the arms take the same time."""
+
+    LITTLE = "little"
+    """Hardly any change, although kernels overlap."""
+
+    NOTHING = "nothing"
+    """No difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Two arms that differ in one thing."""
+
+    name: str
+    difference: str
+    """What the other arm does differently, in words."""
+
+    base: Chain
+    other: Chain
+    expected: frozenset[Cause]
+    """The lines on which the change must land."""
+
+    demand: Demand = Demand.SAVING
+    reads: int = 1
+    """Times the least that a replay must read to find nothing in the cache."""
+
+    @property
+    def arms(self) -> dict[str, Chain]:
+        """Both arms by name, in the order of the study."""
+        return {BASE: self.base, OTHER: self.other}
+
+
+REGIONS: Final = (
+    Region.ATTENTION,
+    Region.O_PROJ_ALL_REDUCE,
+    Region.MOE,
+    Region.OTHER,
+)
+_ROLES: Final = ("first", "second")
+
+_FEWER: Final = 20
+"""Kernels that one arm of the case ``fewer`` has less than the other."""
+
+_MERGED_FEW: Final = 4
+
+
+def _uniform(**fields: Any) -> Chain:  # noqa: ANN401 (any field of a launch)
+    """Two kernels in each region, all with `fields`."""
+    return tuple(
+        Launch(region=region, role=role, **fields)
+        for region in REGIONS
+        for role in _ROLES
+    )
+
+
+def _changed(
+    chain: Chain,
+    index: int,
+    **fields: Any,  # noqa: ANN401 (any field of a launch)
+) -> Chain:
+    """`chain` with other `fields` of its launch `index`."""
+    return (*chain[:index], replace(chain[index], **fields), *chain[index + 1 :])
+
+
+def _pairs(*regions: str) -> Chain:
+    """Two kernels of one role in each of `regions`."""
+    return tuple(Launch(region=region, role="both") for region in regions for _ in "12")
+
+
+def _merged(*regions: str) -> Chain:
+    """One kernel in each of `regions`, which does the work of both of `_pairs`."""
+    return tuple(Launch(region=region, role="both", updates=2) for region in regions)
+
+
+def _many() -> Chain:
+    """One kernel in each region, and in one a tail of small ones."""
+    ends = [Launch(region=region, role="first") for region in REGIONS]
+    count = _FEWER + _MERGED_FEW
+    tail = [Launch(region=Region.MOE, role="tail") for _ in range(count)]
+    return (*ends[:3], *tail, ends[3])
+
+
+def _few() -> Chain:
+    """The same work with a tail of fewer kernels, which spin for a time to be set."""
+    each = (_FEWER + _MERGED_FEW) // _MERGED_FEW
+    slow = Launch(region=Region.MOE, role="tail", updates=each, spin_ns=1)
+    ends = [launch for launch in _many() if launch.role != "tail"]
+    return (*ends[:3], *([slow] * _MERGED_FEW), ends[3])
+
+
+_CHAIN: Final = _uniform()
+_PLACE: Final = 4  # of what is changed in one kernel: the first of the third region
+_SLOW_PAIR: Final = _changed(
+    _changed(_CHAIN, _PLACE, slow=True, chunks=2), _PLACE + 1, slow=True, chunks=2, row=1
+)
+_LARGE_PAIR: Final = tuple(
+    Launch(region=Region.MOE, role=role, start=Start.LATE) for role in _ROLES
+)
+
+CASES: Final = (
+    Case(
+        name="trigger",
+        difference="kernels trigger at their start, not at their end",
+        base=_uniform(start=Start.LATE),
+        other=_uniform(start=Start.EARLY),
+        expected=frozenset({Cause.OVERLAP}),
+    ),
+    Case(
+        name="early",
+        difference="kernels start early, not as stock ones",
+        base=_uniform(start=Start.STOCK),
+        other=_uniform(start=Start.EARLY),
+        expected=frozenset({Cause.OVERLAP}),
+    ),
+    Case(
+        name="branches",
+        difference="two kernels are parallel branches",
+        base=_SLOW_PAIR,
+        other=_changed(_SLOW_PAIR, _PLACE + 1, beside=True),
+        expected=frozenset({Cause.OVERLAP}),
+    ),
+    Case(
+        name="merge",
+        difference="two kernels are one, in every region",
+        base=_pairs(*REGIONS),
+        other=_merged(*REGIONS),
+        expected=frozenset({Cause.LAUNCHES, Cause.MERGED}),
+    ),
+    Case(
+        name="less",
+        difference="one kernel reads less",
+        base=_changed(_CHAIN, _PLACE, extra=6),
+        other=_CHAIN,
+        expected=frozenset({Cause.FASTER}),
+    ),
+    Case(
+        name="swap",
+        difference="one kernel is replaced by a faster one",
+        base=_changed(_CHAIN, _PLACE, chunks=4, slow=True),
+        other=_changed(_CHAIN, _PLACE, chunks=4),
+        expected=frozenset({Cause.FASTER}),
+    ),
+    Case(
+        name="gap",
+        difference="no event is recorded between two kernels",
+        base=_changed(_CHAIN, _PLACE - 1, marked=True),
+        other=_CHAIN,
+        expected=frozenset({Cause.GAPS}),
+    ),
+    Case(
+        name="fewer",
+        difference=f"{_FEWER} fewer kernels, which together take as long",
+        base=_many(),
+        other=_few(),
+        expected=frozenset({Cause.LAUNCHES, Cause.MERGED}),
+        demand=Demand.BALANCE,
+    ),
+    Case(
+        name="bandwidth",
+        difference="of two large reads, the second begins with the first",
+        base=_LARGE_PAIR,
+        other=_changed(_LARGE_PAIR, 0, start=Start.EARLY),
+        expected=frozenset({Cause.OVERLAP}),
+        demand=Demand.LITTLE,
+        reads=9,
+    ),
+    Case(
+        name="nothing",
+        difference="nothing",
+        base=_CHAIN,
+        other=_CHAIN,
+        expected=frozenset(),
+        demand=Demand.NOTHING,
+    ),
+)
+"""Every planted cause by itself."""
+
+
+WORK: Final = "work"
+FUSION_ADDED: Final = "fusion"
+OVERLAP_ADDED: Final = "overlap"
+
+CAUSES_ADDED: Final[Mapping[str, frozenset[Cause]]] = {
+    WORK: frozenset({Cause.FASTER}),
+    FUSION_ADDED: frozenset(FUSION),
+    OVERLAP_ADDED: frozenset({Cause.OVERLAP}),
+}
+"""What is added to the arms of `MIXED`, in order, and the lines it must land on."""
+
+_MERGEABLE: Final = REGIONS[1:]
+_WORKED: Final = tuple(launch for launch in _CHAIN if launch.region == REGIONS[0])
+
+MIXED: Final[Mapping[str, Chain]] = {
+    BASE: (*_changed(_WORKED, 0, extra=3), *_pairs(*_MERGEABLE)),
+    WORK: (*_WORKED, *_pairs(*_MERGEABLE)),
+    FUSION_ADDED: (*_WORKED, *_merged(*_MERGEABLE)),
+    OVERLAP_ADDED: tuple(
+        replace(launch, start=Start.EARLY)
+        for launch in (*_WORKED, *_merged(*_MERGEABLE))
+    ),
+}
+"""Arms of one study, each with one thing more than the one before it: less work in a
+kernel, kernels merged in the other regions, and an early start of all."""
+
+MIXTURES: Final = (
+    (WORK, FUSION_ADDED),
+    (FUSION_ADDED, OVERLAP_ADDED),
+    (WORK, FUSION_ADDED, OVERLAP_ADDED),
+)
+"""What was added from one arm of `MIXED` to another, by the names of the latter."""
+
+MIXED_NAME: Final = "mixtures"
+"""What the study of `MIXED` is called."""
+
+NAMES: Final = (*(case.name for case in CASES), MIXED_NAME)
+"""Of all studies, in their order."""
+
+
+def planted_arms(name: str) -> tuple[Mapping[str, Chain], int]:
+    """The arms of the study `name` (of `NAMES`), and its `Case.reads`."""
+    if name == MIXED_NAME:
+        return MIXED, 1
+    case = next(case for case in CASES if case.name == name)
+    return case.arms, case.reads
+
+
+def arm_before(added: str) -> str:
+    """The arm of `MIXED` to which `added` was added."""
+    names = [*MIXED]
+    return names[names.index(added) - 1]

@@ -1,0 +1,199 @@
+"""Carries the self-test out: a study a case, its ledger, and what is found of it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from layerscope.analyze.causes import Cause
+from layerscope.analyze.ledger import ledger
+from layerscope.analyze.statistics import (
+    Comparison,
+    compare,
+    noise_floor,
+    paired,
+    pass_times,
+)
+from layerscope.errors import BackendError, MeasurementError, describe
+from layerscope.experiment import SERIAL
+from layerscope.progress import Progress
+from layerscope.run import Run, RunWriter
+from layerscope.runner.bench import open_bench
+from layerscope.runner.ending import partial_on_failure
+from layerscope.runner.phases import run_phases
+from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
+from layerscope.selftest.balancing import balanced
+from layerscope.selftest.cases import (
+    BASE,
+    CASES,
+    CAUSES_ADDED,
+    MIXED,
+    MIXED_NAME,
+    MIXTURES,
+    OTHER,
+    Case,
+    Chain,
+    Demand,
+    Start,
+    arm_before,
+)
+from layerscope.selftest.judging import Outcome, failed, judge, judge_mixture
+from layerscope.selftest.workload import ROWS, STEPS, PlantedWorkload, recipe
+from layerscope.study import ANCHOR_LENGTHS, AA_SUFFIX, Arm, CallableSpec, Study
+
+_CAPTURES: Final = 5
+_BUDGET_S: Final = 6.0
+
+_FIRST_RUNS_S: Final = 12.0
+"""Seconds more for a study whose graphs are edited: these first run in a process of
+their own, which must start."""
+
+
+def run_selftest(
+    names: Sequence[str], device: torch.device, options: RunnerOptions
+) -> Iterator[Outcome]:
+    """Measure the studies of `names` one after another, and judge each.
+
+    A study that cannot be measured has failed; the others are still made.
+
+    Args:
+        names: of `cases.NAMES`.
+        device: from `machine.usable_device`.
+        options: `output` is a folder for the folders of the runs, by name.
+
+    Raises:
+        InputError: a folder cannot be used.
+        RecordError: a run cannot be written.
+    """
+    with torch.no_grad(), torch.cuda.device(device):
+        setting = open_setting(device, options)
+        for name in names:
+            progress = _Named(name, options.progress)
+            here = replace(options, progress=progress)
+            named = replace(setting, options=here)
+            if name == MIXED_NAME:
+                yield from _mixtures(named)
+            else:
+                yield _case(next(c for c in CASES if c.name == name), named)
+
+
+def study_of(arms: Mapping[str, Chain], vector: torch.Tensor) -> Study:
+    """The plan for planted `arms`.
+
+    Args:
+        arms: by name; the others are compared with the first.
+        vector: what they update.
+    """
+    described = f"int32 {[*vector.shape]}"
+    first_runs_s = _FIRST_RUNS_S if any(map(_overlaps, arms.values())) else 0.0
+    return Study(
+        spec=CallableSpec(inputs=(described,), tolerance=0.0),
+        arms=tuple(Arm(backend=name) for name in arms),
+        experiments=(SERIAL,),
+        captures=_CAPTURES,
+        steps=STEPS,
+        time_budget_s=_BUDGET_S + first_runs_s,
+    )
+
+
+def _overlaps(chain: Chain) -> bool:
+    """Whether the serial twin of `chain` is another graph than its own."""
+    return any(one.beside or one.start is not Start.PLAIN for one in chain)
+
+
+def _case(case: Case, setting: Setting) -> Outcome:
+    told = Outcome(
+        name=case.name,
+        difference=case.difference,
+        expected=case.expected,
+        judged=failed("it was not measured"),
+    )
+    try:
+        if case.demand is Demand.BALANCE:
+            case = balanced(case, setting.device)
+        run = _measure(case.name, case.arms, case.reads, setting)
+    except (BackendError, MeasurementError) as error:
+        return replace(told, judged=failed(describe(error)))
+    found, change = ledger(run, BASE, OTHER), _compare(run, BASE, OTHER)
+    return replace(
+        told,
+        judged=judge(case, found, change),
+        change=change,
+        ledger=found,
+        warnings=tuple(run.header.warnings),
+    )
+
+
+def _mixtures(setting: Setting) -> Iterator[Outcome]:
+    outcomes = [
+        Outcome(
+            name=" + ".join(added),
+            difference=f"{', then '.join(added)} added",
+            expected=frozenset[Cause]().union(*(CAUSES_ADDED[one] for one in added)),
+            judged=failed("it was not measured"),
+        )
+        for added in MIXTURES
+    ]
+    try:
+        run = _measure(MIXED_NAME, MIXED, 1, setting)
+    except (BackendError, MeasurementError) as error:
+        yield from (replace(o, judged=failed(describe(error))) for o in outcomes)
+        return
+    times = pass_times(run.samples)
+    for outcome, added in zip(outcomes, MIXTURES, strict=True):
+        ends = arm_before(added[0]), added[-1]
+        found = ledger(run, *ends)
+        marginals = {one: paired(times, arm_before(one), one) for one in added}
+        judged, parts = judge_mixture(found, marginals)
+        yield replace(
+            outcome,
+            judged=judged,
+            change=_compare(run, *ends),
+            ledger=found,
+            added=parts,
+            warnings=tuple(run.header.warnings),
+        )
+
+
+def _compare(run: Run, base: str, other: str) -> Comparison:
+    times = pass_times(run.samples)
+    first = run.header.study.arms[0].name
+    floor_ns = noise_floor(times, first, f"{first}{AA_SUFFIX}")
+    return compare(times, base, other, floor_ns)
+
+
+def _measure(
+    name: str, arms: Mapping[str, Chain], reads: int, setting: Setting
+) -> Run:
+    began_s = time.monotonic()
+    workload = PlantedWorkload(arms, reads, max(ANCHOR_LENGTHS), setting.device)
+    torch.cuda.synchronize(setting.device)
+    made_s = time.monotonic()
+    (pool,) = workload.feed.pools
+    study = study_of(arms, pool.target)
+    header = setting.header(study)
+    header.weights = "random"
+    writer = RunWriter(setting.options.output / name, header)
+    with partial_on_failure(writer):
+        writer.checkpoint()  # from here on a killed run can be read, and says so
+        made_again = recipe(name, setting.device)
+        budget_s = study.time_budget_s
+        bench = open_bench(workload, writer, setting.options, budget_s, made_again)
+        run_phases(bench, setting.recorder)
+        return finish(writer, began_s, made_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Says of which study a phase is."""
+
+    name: str
+    progress: Progress
+
+    def phase(self, name: str, total: int) -> None:
+        self.progress.phase(f"{self.name}: {name}", total)
+
+    def advance(self, steps: int = 1) -> None:
+        self.progress.advance(steps)
