@@ -161,11 +161,6 @@ def reasons(
     covers = backend.covers.get(spec.model.family)
     if covers is not None and not set(covers).intersection(spec.regions):
         found.append(f"covers no region of {spec.model.family}")
-    if backend.waits:
-        found.append(
-            f"has kernels that wait for others ({', '.join(backend.waits)}): they must "
-            "run in a child process first, which is not supported yet"
-        )
     return found
 
 

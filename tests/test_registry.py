@@ -330,17 +330,12 @@ def test_all_reasons_against_an_arm_come_at_once(problem: Problem) -> None:
         paper(),
         requires=Requires(device_types=("cuda",)),
         check=lambda *_: ["needs a C++ compiler: apt install g++"],
-        waits=("combine", "gate"),
     )
     arm = Arm(backend="paper", switches={"split": "3"})
     assert registry.reasons(backend, arm, problem.spec, CPU) == [
         "needs split to be one of 1, 2, not 3",
         "needs device cuda, not cpu",
         "needs a C++ compiler: apt install g++",
-        (
-            "has kernels that wait for others (combine, gate): they must run in a "
-            "child process first, which is not supported yet"
-        ),
     ]
 
 

@@ -16,7 +16,7 @@ _MOST_BLOCKS: Final = 256
 # Every block reads the count before it draws a ticket, and the one with the last ticket
 # writes it, so no block can still need what is overwritten. The kernel's cost is the
 # same in every replay and cancels in the slope.
-_ADVANCE_SOURCE: Final = r"""
+ADVANCE_SOURCE: Final = r"""
 struct Pool { const char* rows; char* target; long long bytes; };
 
 __device__ bool is_aligned(const Pool& pool) {
@@ -63,7 +63,7 @@ class AdvanceKernel:
             MeasurementError: NVRTC or the driver refuses.
         """
         device = feed.device
-        self._kernel = OwnKernel(_ADVANCE_SOURCE, "layerscope_advance", device)
+        self._kernel = OwnKernel(ADVANCE_SOURCE, "layerscope_advance", device)
         rows = [
             (pool.rows.data_ptr(), pool.target.data_ptr(), pool.target.nbytes)
             for pool in feed.pools

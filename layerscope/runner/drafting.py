@@ -1,9 +1,10 @@
 """The draft of a study: a second problem, measured into a run of its own."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +24,7 @@ from layerscope.runner.draft import DraftWorkload
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import Setting, finish
+from layerscope.runner.workload import Recipe
 from layerscope.study import Study
 
 DRAFT_SHARE: Final = 0.3
@@ -93,9 +95,42 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
         writer.header.weights = f"random, seed {study.seed}"
         made_s = time.monotonic()
         workload = _build(study, problem, writer.header, setting)
-        bench = open_bench(workload, writer, setting.options, study.time_budget_s)
+        recipe = Recipe(
+            factory=f"{__name__}:{rebuild_draft.__name__}",
+            arguments={"study": msgspec.to_builtins(study)},
+        )
+        budget_s = study.time_budget_s
+        bench = open_bench(workload, writer, setting.options, budget_s, recipe)
         run_phases(bench, setting.recorder)
         finish(writer, began_s, made_s)
+
+
+def rebuild_draft(
+    study: dict[str, Any], *, arms: Sequence[str], passes: int, device: str
+) -> DraftWorkload:
+    """The draft of a study once more, in the process where graphs run first.
+
+    Args:
+        study: of a draft, as `msgspec.to_builtins` made it.
+        arms: names of those to build.
+        passes: distinct ones to make.
+        device: of torch.
+    """
+    planned = msgspec.convert(study, Study)
+    spec = planned.spec
+    if not isinstance(spec, DraftSpec):
+        msg = f"a study of {type(spec).__name__} has no draft"
+        raise TypeError(msg)
+    options = DraftOptions(passes=passes, steps=1, seed=planned.seed, device=device)
+    problem = make_draft(spec, options)
+    made = {
+        arm.name: dispatch_draft(arm, problem)
+        for arm in planned.arms
+        if arm.name in arms
+    }
+    return DraftWorkload(
+        problem, {name: one for name, one in made.items() if one is not None}
+    )
 
 
 def _build(

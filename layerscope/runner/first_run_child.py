@@ -1,4 +1,4 @@
-"""The process in which edited graphs run first; see `first_runs`.
+"""The process in which graphs that may hang run first; see `first_runs`.
 
 It reads an `Order` from its input and writes a `Message` a line. It never ends a run on
 its own: the process that waits for it does.
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from layerscope.errors import LayerscopeError, describe
+from layerscope.experiment import Experiment
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.feed import restart
@@ -25,19 +26,16 @@ from layerscope.runner.workload import Workload
 
 
 def main() -> None:
-    """Make the arms, then every edited graph, and run it once."""
+    """Make the arms, then every graph, and run it once."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     device = torch.device(order.device)
     if device.type != "cpu":
         torch.cuda.set_device(device)
     with torch.no_grad():
-        workload = _workload(order)
-        captured = _Captured(workload, order.passes)
-        arms = {run.arm for run in order.runs}
-        replays = {arm: captured.replay(arm) for arm in sorted(arms)}
+        elsewhere = _Elsewhere(_workload(order), order.passes)
         _say(Message(event="ready"))
         for index, run in enumerate(order.runs):
-            reason = captured.try_run(run, replays[run.arm], index)
+            reason = elsewhere.try_run(run, index)
             _say(Message(event="end", run=index, reason=reason))
 
 
@@ -58,7 +56,7 @@ def _workload(order: Order) -> Workload:
     return made
 
 
-class _Captured:
+class _Elsewhere:
     """A workload on its device, and replays of it."""
 
     def __init__(self, workload: Workload, passes: int) -> None:
@@ -66,27 +64,35 @@ class _Captured:
         self._passes = passes
         self._player: Player = player_for(workload.feed.device)
         self._head = head_for(workload.feed)
+        self._replays: dict[str, Replay] = {}
 
-    def replay(self, arm: str) -> Replay:
-        body = body_of(self._workload, self._head, arm)
-        return self._player.capture(body, self._passes)
-
-    def try_run(self, run: FirstRun, replay: Replay, index: int) -> str:
-        """Run the edited graph once; why it must not be measured, or nothing."""
+    def try_run(self, run: FirstRun, index: int) -> str:
+        """Run the graph once; why it must not be measured, or nothing."""
+        begin = Message(event="begin", run=index)
         try:
-            outputs = self._launched(run.arm, replay)
-            before = kept(outputs)
+            if run.experiment == Experiment():
+                _say(begin)  # capturing runs it too, to warm it
+                self._launched(run.arm, self._captured(run.arm))
+                return ""
+            replay = self._captured(run.arm)
+            before = kept(self._launched(run.arm, replay))
             allowed = self._workload.allowed(run.arm)
             variant = editing.edited(replay, run.experiment, allowed)
             if not run.experiment.without:
                 self._workload.poison()
-            _say(Message(event="begin", run=index))
+            _say(begin)
             after = self._launched(run.arm, variant)
             is_same_work = not run.experiment.without
             bound = self._workload.bound(run.arm) if is_same_work else None
             return why_other(before, after, bound)
         except (LayerscopeError, RuntimeError) as error:
             return describe(error)
+
+    def _captured(self, arm: str) -> Replay:
+        if arm not in self._replays:
+            body = body_of(self._workload, self._head, arm)
+            self._replays[arm] = self._player.capture(body, self._passes)
+        return self._replays[arm]
 
     def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
         """What a replay gives on the first step."""

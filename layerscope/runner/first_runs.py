@@ -1,8 +1,8 @@
-"""Edited graphs run first in a process of their own, which is ended if one hangs.
+"""Graphs that may hang run first in a process of their own, which is then ended.
 
-An edit can make a graph wait for what never comes. On a GPU that others use, that must
-not happen in a process that holds results; and no call of CUDA ends a kernel, but the
-end of its process does.
+An edit can make a graph wait for what never comes, and so can a kernel that waits for
+another. On a GPU that others use, that must not happen in a process that holds results;
+and no call of CUDA ends a kernel, but the end of its process does.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ from layerscope.experiment import Experiment
 from layerscope.runner.workload import Recipe
 
 RUN_LIMIT_S: Final = 2.0
-"""How long one edited graph may run."""
+"""How long one graph may run."""
 
 _START_LIMIT_S: Final = 240.0
 """How long the process may take to make the arms again; compiling ones are slow."""
@@ -31,7 +31,7 @@ _CHILD: Final = "layerscope.runner.first_run_child"
 
 
 class FirstRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One edited graph to be run."""
+    """One graph to be run: edited, or as captured where its kernels wait."""
 
     arm: str
     experiment: Experiment

@@ -115,7 +115,7 @@ def measure_bounds(
     return tuple(
         Bound(
             arm=arm,
-            name=variant,
+            name=variant.value,
             pass_ns=time.value,
             low_ns=time.low,
             high_ns=time.high,
@@ -163,7 +163,7 @@ def check_device(device: torch.device) -> None:
         MeasurementError: it is none of NVIDIA's, or its bindings are missing.
     """
     if device.type != "cuda" or torch.version.cuda is None:
-        msg = "limits are measured on an NVIDIA GPU, and this is none; use one"
+        msg = "limits are measured on an NVIDIA GPU, and this is none; run it on one"
         raise MeasurementError(msg)
     if not has_cuda_bindings(device):
         msg = "limits need cuda-bindings; pip install 'layerscope[cuda]'"

@@ -13,7 +13,11 @@ from layerscope.runner.knockouts import CAPTURES, knock_out
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import record
 from layerscope.runner.rounds import Phase
-from layerscope.runner.trials import check_variants, try_experiments
+from layerscope.runner.trials import (
+    check_variants,
+    try_experiments,
+    try_waiting_arms,
+)
 from layerscope.study import FEWEST_CAPTURES
 
 _ANCHOR_SHARE: Final = 0.4
@@ -36,6 +40,8 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
     header.bytes = list(workload.region_bytes())
     l2_bytes = header.environment.device.l2_bytes
     header.warnings += workload.cache_warnings(min(study.lengths), l2_bytes)
+    with bench.timed("trying experiments"):
+        try_waiting_arms(bench)
     patience_s = bench.budget_s * _ANCHOR_SHARE / study.captures
     for capture in range(study.captures):
         if bench.must_stop(capture, FEWEST_CAPTURES):

@@ -1,6 +1,7 @@
 """Which experiments can be made on which arm, found out before any is timed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from layerscope.errors import MeasurementError
 from layerscope.experiment import Experiment
@@ -12,9 +13,9 @@ from layerscope.runner.editing import planned
 from layerscope.runner.first_runs import FirstRun, first_runs
 from layerscope.runner.outputs import kept, why_other
 
-_NO_RECIPE = (
-    "an edited graph runs first in a process of its own, and code that was given in "
-    "Python cannot be made again there"
+_NO_RECIPE: Final = (
+    "a graph that may hang runs first in a process of its own, and code that was given "
+    "in Python cannot be made again there"
 )
 
 
@@ -27,6 +28,29 @@ class _Asked:
     @property
     def run(self) -> FirstRun:
         return FirstRun(arm=self.arm, experiment=self.experiment)
+
+
+def try_waiting_arms(bench: Bench) -> None:
+    """Let arms whose kernels wait for others run elsewhere, before any runs here.
+
+    Raises:
+        MeasurementError: one did not end there, or cannot be made there, and somebody
+            named it.
+    """
+    arms = (arm.name for arm in bench.study.arms)
+    waiting = [arm for arm in arms if bench.workload.allowed(arm).waits]
+    runs = [FirstRun(arm=arm, experiment=Experiment()) for arm in waiting]
+    if not runs:
+        return
+    reasons = dict.fromkeys(runs, _NO_RECIPE)
+    if bench.recipe is not None:
+        bench.progress.phase("running kernels that wait elsewhere first", len(runs))
+        passes, device = min(bench.study.lengths), str(bench.workload.feed.device)
+        reasons = first_runs(bench.recipe, runs, passes, device)
+    for run, reason in reasons.items():
+        if reason and not bench.leave_out(run.arm, MeasurementError(reason)):
+            msg = f"{run.arm}: {reason}"
+            raise MeasurementError(msg)
 
 
 def try_experiments(bench: Bench) -> None:

@@ -6,12 +6,11 @@ run in another order, or not after one another, give another result. Both arms o
 make the same updates.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from layerscope.analyze.causes import FUSION, Cause
+from layerscope.analyze.causes import Cause
 from layerscope.regions import Region
 
 BASE: Final = "base"
@@ -139,7 +138,7 @@ _FEWER: Final = 20
 _MERGED_FEW: Final = 4
 
 
-def _uniform(**fields: Any) -> Chain:  # noqa: ANN401 (any field of a launch)
+def uniform(**fields: Any) -> Chain:  # noqa: ANN401 (any field of a launch)
     """Two kernels in each region, all with `fields`."""
     return tuple(
         Launch(region=region, role=role, **fields)
@@ -148,7 +147,7 @@ def _uniform(**fields: Any) -> Chain:  # noqa: ANN401 (any field of a launch)
     )
 
 
-def _changed(
+def with_change(
     chain: Chain,
     index: int,
     **fields: Any,  # noqa: ANN401 (any field of a launch)
@@ -157,13 +156,13 @@ def _changed(
     return (*chain[:index], replace(chain[index], **fields), *chain[index + 1 :])
 
 
-def _pairs(*regions: str) -> Chain:
+def pairs(*regions: str) -> Chain:
     """Two kernels of one role in each of `regions`."""
     return tuple(Launch(region=region, role="both") for region in regions for _ in "12")
 
 
-def _merged(*regions: str) -> Chain:
-    """One kernel in each of `regions`, which does the work of both of `_pairs`."""
+def merged(*regions: str) -> Chain:
+    """One kernel in each of `regions`, which does the work of both of `pairs`."""
     return tuple(Launch(region=region, role="both", updates=2) for region in regions)
 
 
@@ -183,10 +182,14 @@ def _few() -> Chain:
     return (*ends[:3], *([slow] * _MERGED_FEW), ends[3])
 
 
-_CHAIN: Final = _uniform()
+_CHAIN: Final = uniform()
 _PLACE: Final = 4  # of what is changed in one kernel: the first of the third region
-_SLOW_PAIR: Final = _changed(
-    _changed(_CHAIN, _PLACE, slow=True, chunks=2), _PLACE + 1, slow=True, chunks=2, row=1
+_SLOW_PAIR: Final = with_change(
+    with_change(_CHAIN, _PLACE, slow=True, chunks=2),
+    _PLACE + 1,
+    slow=True,
+    chunks=2,
+    row=1,
 )
 _LARGE_PAIR: Final = tuple(
     Launch(region=Region.MOE, role=role, start=Start.LATE) for role in _ROLES
@@ -196,49 +199,49 @@ CASES: Final = (
     Case(
         name="trigger",
         difference="kernels trigger at their start, not at their end",
-        base=_uniform(start=Start.LATE),
-        other=_uniform(start=Start.EARLY),
+        base=uniform(start=Start.LATE),
+        other=uniform(start=Start.EARLY),
         expected=frozenset({Cause.OVERLAP}),
     ),
     Case(
         name="early",
         difference="kernels start early, not as stock ones",
-        base=_uniform(start=Start.STOCK),
-        other=_uniform(start=Start.EARLY),
+        base=uniform(start=Start.STOCK),
+        other=uniform(start=Start.EARLY),
         expected=frozenset({Cause.OVERLAP}),
     ),
     Case(
         name="branches",
         difference="two kernels are parallel branches",
         base=_SLOW_PAIR,
-        other=_changed(_SLOW_PAIR, _PLACE + 1, beside=True),
+        other=with_change(_SLOW_PAIR, _PLACE + 1, beside=True),
         expected=frozenset({Cause.OVERLAP}),
     ),
     Case(
         name="merge",
         difference="two kernels are one, in every region",
-        base=_pairs(*REGIONS),
-        other=_merged(*REGIONS),
+        base=pairs(*REGIONS),
+        other=merged(*REGIONS),
         expected=frozenset({Cause.LAUNCHES, Cause.MERGED}),
     ),
     Case(
         name="less",
         difference="one kernel reads less",
-        base=_changed(_CHAIN, _PLACE, extra=6),
+        base=with_change(_CHAIN, _PLACE, extra=6),
         other=_CHAIN,
         expected=frozenset({Cause.FASTER}),
     ),
     Case(
         name="swap",
         difference="one kernel is replaced by a faster one",
-        base=_changed(_CHAIN, _PLACE, chunks=4, slow=True),
-        other=_changed(_CHAIN, _PLACE, chunks=4),
+        base=with_change(_CHAIN, _PLACE, chunks=4, slow=True),
+        other=with_change(_CHAIN, _PLACE, chunks=4),
         expected=frozenset({Cause.FASTER}),
     ),
     Case(
         name="gap",
         difference="no event is recorded between two kernels",
-        base=_changed(_CHAIN, _PLACE - 1, marked=True),
+        base=with_change(_CHAIN, _PLACE - 1, marked=True),
         other=_CHAIN,
         expected=frozenset({Cause.GAPS}),
     ),
@@ -254,7 +257,7 @@ CASES: Final = (
         name="bandwidth",
         difference="of two large reads, the second begins with the first",
         base=_LARGE_PAIR,
-        other=_changed(_LARGE_PAIR, 0, start=Start.EARLY),
+        other=with_change(_LARGE_PAIR, 0, start=Start.EARLY),
         expected=frozenset({Cause.OVERLAP}),
         demand=Demand.LITTLE,
         reads=9,
@@ -269,57 +272,3 @@ CASES: Final = (
     ),
 )
 """Every planted cause by itself."""
-
-
-WORK: Final = "work"
-FUSION_ADDED: Final = "fusion"
-OVERLAP_ADDED: Final = "overlap"
-
-CAUSES_ADDED: Final[Mapping[str, frozenset[Cause]]] = {
-    WORK: frozenset({Cause.FASTER}),
-    FUSION_ADDED: frozenset(FUSION),
-    OVERLAP_ADDED: frozenset({Cause.OVERLAP}),
-}
-"""What is added to the arms of `MIXED`, in order, and the lines it must land on."""
-
-_MERGEABLE: Final = REGIONS[1:]
-_WORKED: Final = tuple(launch for launch in _CHAIN if launch.region == REGIONS[0])
-
-MIXED: Final[Mapping[str, Chain]] = {
-    BASE: (*_changed(_WORKED, 0, extra=3), *_pairs(*_MERGEABLE)),
-    WORK: (*_WORKED, *_pairs(*_MERGEABLE)),
-    FUSION_ADDED: (*_WORKED, *_merged(*_MERGEABLE)),
-    OVERLAP_ADDED: tuple(
-        replace(launch, start=Start.EARLY)
-        for launch in (*_WORKED, *_merged(*_MERGEABLE))
-    ),
-}
-"""Arms of one study, each with one thing more than the one before it: less work in a
-kernel, kernels merged in the other regions, and an early start of all."""
-
-MIXTURES: Final = (
-    (WORK, FUSION_ADDED),
-    (FUSION_ADDED, OVERLAP_ADDED),
-    (WORK, FUSION_ADDED, OVERLAP_ADDED),
-)
-"""What was added from one arm of `MIXED` to another, by the names of the latter."""
-
-MIXED_NAME: Final = "mixtures"
-"""What the study of `MIXED` is called."""
-
-NAMES: Final = (*(case.name for case in CASES), MIXED_NAME)
-"""Of all studies, in their order."""
-
-
-def planted_arms(name: str) -> tuple[Mapping[str, Chain], int]:
-    """The arms of the study `name` (of `NAMES`), and its `Case.reads`."""
-    if name == MIXED_NAME:
-        return MIXED, 1
-    case = next(case for case in CASES if case.name == name)
-    return case.arms, case.reads
-
-
-def arm_before(added: str) -> str:
-    """The arm of `MIXED` to which `added` was added."""
-    names = [*MIXED]
-    return names[names.index(added) - 1]

@@ -8,7 +8,8 @@ from typing import Final
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.causes import Cause, Ledger
 from layerscope.analyze.statistics import Comparison, Verdict
-from layerscope.selftest.cases import CAUSES_ADDED, Case, Demand
+from layerscope.selftest.cases import Case, Demand
+from layerscope.selftest.mixtures import CAUSES_ADDED
 from layerscope.units import format_ns, format_percent
 
 TOLERANCE: Final = 0.05

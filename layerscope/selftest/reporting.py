@@ -7,8 +7,10 @@ from typing import Final
 from layerscope.analyze.causes import Cause
 from layerscope.environment import DeviceFacts
 from layerscope.report import Cell, Column, Fact, Interval, Kind, Report, Table
-from layerscope.selftest.cases import CASES, MIXED_NAME, MIXTURES
+from layerscope.selftest.cases import CASES
 from layerscope.selftest.judging import TOLERANCE, Outcome
+from layerscope.selftest.mixtures import MIXTURES
+from layerscope.selftest.plan import MIXED_NAME
 from layerscope.units import format_number
 
 _LISTED: Final = (
@@ -40,7 +42,9 @@ def cases_report() -> Report:
         (case.name, case.difference, _lines(case.expected)) for case in CASES
     ]
     mixtures = "; ".join(" + ".join(mixture) for mixture in MIXTURES)
-    rows.append((MIXED_NAME, f"causes are added one by one: {mixtures}", "each its own"))
+    rows.append(
+        (MIXED_NAME, f"causes are added one by one: {mixtures}", "each its own")
+    )
     return Report(
         title="selftest: pairs of arms with a planted cause",
         facts=(),
@@ -69,9 +73,11 @@ def outcomes_report(outcomes: Sequence[Outcome], device: DeviceFacts) -> Report:
         ),
         tables=tuple(table for table in tables if table.rows),
         notes=(
+            (
             f"a saving passes with all but {bound} % of it on the expected lines; a "
             f"mixture, with every cause within {bound} % of its change of what adding "
-            "it changed",
+            "it changed"
+            ),
         ),
         warnings=tuple(_warnings(outcomes)),
     )

@@ -67,7 +67,9 @@ def sizes_of(
     base, *_ = arms.values()
     chunks = sum(chunks for launch in base for _, chunks in launch.work)
     needed_bytes = reads * L2_FACTOR * device.l2_bytes
-    swept_bytes = min(ANCHOR_LENGTHS) * chunks * device.processors * THREADS * LOAD_BYTES
+    swept_bytes = (
+        min(ANCHOR_LENGTHS) * chunks * device.processors * THREADS * LOAD_BYTES
+    )
     sizes = Sizes(
         blocks=device.processors,
         sweeps=max(1, -(-needed_bytes // swept_bytes)),

@@ -25,22 +25,11 @@ from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
 from layerscope.selftest.balancing import balanced
-from layerscope.selftest.cases import (
-    BASE,
-    CASES,
-    CAUSES_ADDED,
-    MIXED,
-    MIXED_NAME,
-    MIXTURES,
-    OTHER,
-    Case,
-    Chain,
-    Demand,
-    Start,
-    arm_before,
-)
+from layerscope.selftest.cases import BASE, CASES, OTHER, Case, Chain, Demand, Start
 from layerscope.selftest.judging import Outcome, failed, judge, judge_mixture
-from layerscope.selftest.workload import ROWS, STEPS, PlantedWorkload, recipe
+from layerscope.selftest.mixtures import CAUSES_ADDED, MIXED, MIXTURES, arm_before
+from layerscope.selftest.plan import MIXED_NAME
+from layerscope.selftest.workload import STEPS, PlantedWorkload, recipe
 from layerscope.study import ANCHOR_LENGTHS, AA_SUFFIX, Arm, CallableSpec, Study
 
 _CAPTURES: Final = 5
@@ -164,9 +153,7 @@ def _compare(run: Run, base: str, other: str) -> Comparison:
     return compare(times, base, other, floor_ns)
 
 
-def _measure(
-    name: str, arms: Mapping[str, Chain], reads: int, setting: Setting
-) -> Run:
+def _measure(name: str, arms: Mapping[str, Chain], reads: int, setting: Setting) -> Run:
     began_s = time.monotonic()
     workload = PlantedWorkload(arms, reads, max(ANCHOR_LENGTHS), setting.device)
     torch.cuda.synchronize(setting.device)

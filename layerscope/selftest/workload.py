@@ -18,7 +18,7 @@ from layerscope.layers.seeding import generator
 from layerscope.regions import region, role
 from layerscope.run_header import RegionBytes
 from layerscope.runner.workload import Recipe
-from layerscope.selftest.cases import REGIONS, Chain, Launch, Start, planted_arms
+from layerscope.selftest.cases import REGIONS, Chain, Launch, Start
 from layerscope.selftest.kernels import (
     FACTOR,
     KERNELS,
@@ -27,6 +27,7 @@ from layerscope.selftest.kernels import (
     THREADS,
     numbers,
 )
+from layerscope.selftest.plan import planted_arms
 from layerscope.selftest.sizes import Sizes, sizes_of
 from layerscope.study import AA_SUFFIX
 

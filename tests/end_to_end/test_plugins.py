@@ -63,6 +63,30 @@ WAITING = """
 
     BACKEND = replace(REFERENCE, name="waiting", waits=("combine",))
 """
+HANGING = """
+    import time
+    from dataclasses import replace
+    from layerscope.layers.reference import BACKEND as REFERENCE, ReferenceBuilt
+
+    class Hanging(ReferenceBuilt):
+        def __init__(self, context):
+            super().__init__(context.problem)
+
+        def plan(self, shape):
+            self.step = super().plan(shape)
+            return self
+
+        def run(self, region, pass_index):
+            time.sleep(60)
+
+        def expert_ids(self, pass_index):
+            return self.step.expert_ids(pass_index)
+
+        def touched_bytes(self, region):
+            return None
+
+    BACKEND = replace(REFERENCE, name="hanging", waits=("combine",), build=Hanging)
+"""
 LIAR = """
     from dataclasses import replace
     from layerscope.layers.reference import BACKEND as REFERENCE, ReferenceBuilt
@@ -94,6 +118,12 @@ LIAR = """
 """
 
 
+HUNG = (
+    "its first run, in a process of its own, did not end within 2 s; that process was "
+    "ended"
+)
+
+
 class Outcome(NamedTuple):
     """What a study left, and what was said while it was made."""
 
@@ -113,6 +143,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Environment:
         ("broken", BROKEN),
         ("next", NEXT),
         ("waiting", WAITING),
+        ("hanging", HANGING),
     ):
         plugins.install(environment.site, name, source)
     return environment
@@ -130,23 +161,35 @@ def by_default(crowd: Environment) -> Outcome:
 def test_backends_that_fit_are_measured_by_default(by_default: Outcome) -> None:
     """They come after the reference, in the order of their names."""
     header = load(by_default.folder).header
-    assert [arm.name for arm in header.study.arms] == ["reference", "good", "part"]
+    arms = ["reference", "good", "part", "waiting"]
+    assert [arm.name for arm in header.study.arms] == arms
     assert {check.arm for check in header.numerics if check.passes} == {
-        *("reference", "good", "part", "reference (A/A)"),
+        *(*arms, "reference (A/A)"),
     }
 
 
+def test_kernels_that_wait_run_in_a_process_of_their_own_first(
+    by_default: Outcome,
+) -> None:
+    """One that does not end there is left out; one that does is measured."""
+    (warning,) = [
+        warning
+        for warning in load(by_default.folder).header.warnings
+        if warning.startswith("left out hanging")
+    ]
+    assert warning == f"left out hanging: {HUNG}"
+
+
 def test_what_does_not_fit_is_left_out_with_all_reasons(by_default: Outcome) -> None:
-    """A line each: refused, broken, of another contract, or not supported yet."""
+    """A line each: refused, broken, or of another contract."""
     left_out = [line for line in by_default.said if line.startswith("left out ")]
-    broken, choosy, later, waiting = left_out
+    broken, choosy, later = left_out
     assert broken.startswith(
         "left out broken: backend broken (broken:BACKEND of broken 1.0) cannot be "
         "imported: ModuleNotFoundError: No module named 'no_such_module_here'"
     )
     assert all(reason in choosy for reason in REFUSED)
     assert "next speaks contract version 2, this layerscope version 1" in later
-    assert "has kernels that wait for others (combine)" in waiting
 
 
 def test_regions_that_are_not_covered_fall_back_and_the_run_says_so(
@@ -162,6 +205,7 @@ def test_regions_that_are_not_covered_fall_back_and_the_run_says_so(
         ("part", "attention"): ("reference", why),
         ("part", "o_proj_all_reduce"): ("part", ""),
         ("part", "moe"): ("reference", why),
+        **{("waiting", region): ("waiting", "") for region in ALL},
     }
     shown = by_default.environment.layerscope("show", str(by_default.folder))
     text = re.sub(r"\s+", " ", shown.stdout)
@@ -179,10 +223,11 @@ def test_backends_shows_every_one_of_them(crowd: Environment) -> None:
         "broken": "broken",
         "choosy": "refuses",
         "good": "fits",
+        "hanging": "fits",
         "next": "broken",
         "part": "fits",
         "reference": "fits",
-        "waiting": "refuses",
+        "waiting": "fits",
     }
     offered = {row["backend"]: row["offered_by"] for row in tables["backends"]}
     assert offered["good"] == "acme-good 1.2"
@@ -197,7 +242,6 @@ def test_backends_shows_every_one_of_them(crowd: Environment) -> None:
         ("broken", ("error: backend broken (", "cannot be imported: ")),
         ("next", ("error: backend next speaks contract version 2",)),
         ("choosy", tuple(f"choosy {reason}" for reason in REFUSED)),
-        ("waiting", ("error: waiting has kernels that wait for others (combine)",)),
     ],
 )
 def test_what_is_named_and_does_not_fit_is_an_error(
@@ -209,6 +253,17 @@ def test_what_is_named_and_does_not_fit_is_an_error(
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert all(part in line for part in parts)
+    assert not folder.exists()
+
+
+def test_an_arm_that_hangs_ends_the_study_where_it_is_named(
+    crowd: Environment,
+) -> None:
+    """In seconds, with the reason as the last line; nothing was measured or is left."""
+    folder = crowd.folder / "hanging"
+    done = crowd.layerscope(*SMALL, "--arms", "reference,hanging", "-o", str(folder))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == f"error: hanging: {HUNG}"
     assert not folder.exists()
 
 

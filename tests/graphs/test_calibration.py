@@ -1,0 +1,161 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
+
+from layerscope.errors import MeasurementError
+from layerscope.graphs import calibration
+from layerscope.graphs.edits import Change
+from layerscope.graphs.replay import Body, Edge, Link, Node, Replay, Timing
+from layerscope.run_header import DisabledCost
+from tests.graphs.handmade_graphs import full, row
+
+CPU = torch.device("cpu")
+KERNEL_NS, RUN_NS, NODE_NS = 2000, 500, 100
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A body that only knows how many kernels it has."""
+
+    device: torch.device
+    blocks: int
+    kernels: int
+
+    def __call__(self, passes: int) -> None:
+        """Never; what it takes is known."""
+        raise NotImplementedError
+
+
+@dataclass
+class Played:
+    """A replay of a chain that takes a time by its nodes."""
+
+    body: Chain
+    passes: int = 1
+    disabled: tuple[int, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    state: list[str] = field(default_factory=list)
+
+    @property
+    def duration_ns(self) -> int:
+        """Kernels, and for every run of disabled nodes a part for it and for each."""
+        on = self.body.kernels - len(self.disabled)
+        runs = sum(node - 1 not in self.disabled for node in self.disabled)
+        return on * KERNEL_NS + runs * RUN_NS + len(self.disabled) * NODE_NS
+
+    def launch(self) -> None:
+        """Note it."""
+        self.state.append("launched")
+
+    def close(self) -> None:
+        """Note it."""
+        self.state.append("closed")
+
+
+@dataclass
+class Edited(Played):
+    """One that can be edited."""
+
+    player: "FakePlayer | None" = None
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """A chain."""
+        return full(*row(self.body.kernels))
+
+    def variant(self, change: Change) -> Played:
+        """The same chain without some nodes."""
+        assert change == Change(disabled=change.disabled)
+        made = Played(self.body, disabled=change.disabled)
+        assert self.player is not None
+        self.player.made.append(made)
+        return made
+
+
+@dataclass
+class FakePlayer:
+    """Adds noise to what replays take: one round of three is disturbed."""
+
+    editable: bool = True
+    made: list[Played] = field(default_factory=list)
+
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """A replay of the chain."""
+        assert isinstance(body, Chain)
+        assert (passes, beside) == (1, None)
+        made = Edited(body, player=self) if self.editable else Played(body)
+        self.made.append(made)
+        return made
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """What each takes."""
+        times = []
+        for place, replay in enumerate(replays):
+            assert isinstance(replay, Played)
+            noise_ns = 70_000 if place < 12 and place % 2 else 0
+            times.append(replay.duration_ns + noise_ns)
+        return Times(times)
+
+    def wait(self) -> None:
+        """Note it."""
+        for each in self.made:
+            each.state.append("waited")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times that are known."""
+
+    times_ns: list[int]
+
+    def durations_ns(self) -> list[int]:
+        """They."""
+        return self.times_ns
+
+
+@pytest.fixture(autouse=True)
+def _chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "SmallChain", Chain)
+
+
+def test_the_cost_of_disabled_nodes_is_that_of_a_run() -> None:
+    """What a run of them takes, whatever the chain around it and a disturbed round."""
+    player = FakePlayer()
+    assert calibration.disabled_costs(player, CPU, rounds=3) == [
+        DisabledCost(nodes=nodes, cost_ns=RUN_NS + nodes * NODE_NS)
+        for nodes in (1, 2, 5, 10, 20, 50)
+    ]
+    assert all(replay.state[-2:] == ["waited", "closed"] for replay in player.made)
+
+
+def test_runs_of_disabled_nodes_lie_apart_within_the_chain() -> None:
+    """Each as long as it is called, and no node at an end of the chain."""
+    player = FakePlayer()
+    calibration.disabled_costs(player, CPU, rounds=1)
+    seen = [replay.disabled for replay in player.made if replay.disabled]
+    assert seen[0] == tuple(range(4, 200, 10))
+    assert seen[-1] == (*range(25, 75), *range(125, 175))
+    assert [len(disabled) for disabled in seen] == [20, 40, 100, 100, 100, 100]
+
+
+def test_without_edited_graphs_no_cost_is_measured() -> None:
+    """A player through torch's own graphs cannot disable nodes."""
+    player = FakePlayer(editable=False)
+    with pytest.raises(MeasurementError) as caught:
+        calibration.disabled_costs(player, CPU)
+    assert str(caught.value) == (
+        "graphs are not edited here, so no cost of disabled nodes can be measured"
+    )
+    assert [replay.state for replay in player.made] == [["closed"]]
+
+
+def test_a_profiler_is_observed_on_chains_of_six_sizes() -> None:
+    """From one block to sixteen on every processor of an H200."""
+    chains: dict[int, object] = dict(calibration.observed_chains(CPU))
+    assert list(chains) == [1, 8, 32, 132, 528, 2112]
+    assert chains == {blocks: Chain(CPU, blocks, 50) for blocks in chains}

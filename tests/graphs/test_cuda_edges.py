@@ -1,0 +1,57 @@
+import pytest
+
+from layerscope.errors import MeasurementError
+from layerscope.graphs.cuda_edges import Edges
+from layerscope.graphs.replay import Link
+from tests.graphs.graph_library import GRAPH, GraphLibrary
+from tests.graphs.handmade_graphs import early, full
+
+HANDLES = [1000, 1001, 1 << 47]
+NUMBERS = {handle: number for number, handle in enumerate(HANDLES)}
+
+
+def test_edges_are_read_with_their_data() -> None:
+    """Type and ports of each, sorted by the creation order of its nodes."""
+    library = GraphLibrary(
+        (1001, 1 << 47, 1, 0, 1), (1000, 1 << 47, 2, 0, 0), (1000, 1001, 0, 0, 0)
+    )
+    assert Edges(library, GRAPH).read(NUMBERS) == (
+        Link(0, 1),
+        Link(0, 2, from_port=2),
+        Link.early(1, 2),
+    )
+
+
+def test_a_graph_without_edges_has_no_links() -> None:
+    """It is asked for their number only."""
+    library = GraphLibrary()
+    assert Edges(library, GRAPH).read(NUMBERS) == ()
+    assert library.calls == ["cuGraphGetEdges_v2"]
+
+
+def test_edges_are_removed_and_added_with_their_data() -> None:
+    """What is written is what is read; no edges are no call."""
+    library = GraphLibrary((1000, 1001, 1, 0, 1))
+    edges = Edges(library, GRAPH)
+    edges.remove(early((0, 1)), HANDLES)
+    edges.add([*full((0, 1)), Link(1, 2, programmatic=True, from_port=2)], HANDLES)
+    edges.add([], HANDLES)
+    assert library.edges == {(1000, 1001, 0, 0, 0), (1001, 1 << 47, 2, 0, 1)}
+    assert library.calls == [
+        "cuGraphRemoveDependencies_v2",
+        "cuGraphAddDependencies_v2",
+    ]
+
+
+@pytest.mark.parametrize("links", [full((0, 1)), early((1, 2))])
+def test_an_edge_that_is_not_there_as_given_cannot_be_removed(
+    links: tuple[Link, ...],
+) -> None:
+    """The driver's name of the error is in the line."""
+    edges = Edges(GraphLibrary((1000, 1001, 1, 0, 1)), GRAPH)
+    with pytest.raises(MeasurementError) as caught:
+        edges.remove(links, HANDLES)
+    assert str(caught.value) == (
+        "cuGraphRemoveDependencies_v2 failed with CUDA_ERROR_INVALID_VALUE; "
+        "edges of this graph cannot be used"
+    )
