@@ -140,20 +140,26 @@ class RunWriter:
         """
         self._add(self._kernels, conform(frame, KERNELS, what="kernels"))
 
+    @property
+    def kernels(self) -> pl.DataFrame:
+        """All that was added so far, `schema.KERNELS`."""
+        return pl.concat([empty(KERNELS), *self._kernels])
+
     def checkpoint(self) -> None:
         """Write all that was added so far, and the header, in one move.
 
         Raises:
             RecordError: the disk is full or refuses; the checkpoint before is intact.
         """
-        kernels = pl.concat([empty(KERNELS), *self._kernels])
         header = msgspec.json.encode(self.header)
         try:
             replace_files(
                 self.path,
                 {
                     SAMPLES_FILE: _parquet(pl.concat([empty(SAMPLES), *self._samples])),
-                    KERNELS_FILE: _parquet(kernels.sort(_ORDER, maintain_order=True)),
+                    KERNELS_FILE: _parquet(
+                        self.kernels.sort(_ORDER, maintain_order=True)
+                    ),
                     HEADER_FILE: msgspec.json.format(header, indent=2),
                 },
             )

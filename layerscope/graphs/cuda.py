@@ -111,13 +111,11 @@ class _Launched:
         self.body = captured.body
         self.nodes = tuple(node for node in captured.nodes if node.index not in off)
         self.links = change.applied(captured.links)
+        self.edges: tuple[Edge, ...] = tuple(
+            (link.source, link.target) for link in self.links
+        )
         self._stream = captured.stream
         self._exec = executable
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """Dependencies between the nodes."""
-        return tuple((link.source, link.target) for link in self.links)
 
     def launch(self) -> None:
         """Enqueue one launch on the player's stream."""

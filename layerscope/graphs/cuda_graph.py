@@ -35,6 +35,7 @@ def call(
     """
     status, *values = function(*arguments)
     if status != runtime.cudaError_t.cudaSuccess:
+        runtime.cudaGetLastError()  # or what asks for it next would raise it again
         name = getattr(function, "__name__", "CUDA call")
         msg = f"{name} failed with {status.name}; {so}"
         raise MeasurementError(msg)

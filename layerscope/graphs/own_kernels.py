@@ -139,7 +139,7 @@ def _log(program: Any) -> str:  # noqa: ANN401 (untyped bindings)
 
 @cache
 def _module(device: torch.device, source: str) -> Any:  # noqa: ANN401 (untyped bindings)
-    torch.cuda.current_stream(device)  # makes the context, where nothing has yet
+    torch.empty(1, device=device)  # makes the context, where nothing has yet
     major, minor = torch.cuda.get_device_capability(device)
     return check(driver.cuModuleLoadData(cubin(source, f"sm_{major}{minor}")))
 

@@ -49,12 +49,14 @@ _SPEEDS: Final = (
     Column("ratio", "share / read", Kind.RATIO),
     Column("kernel_speed_tb_per_s", "TB/s of its one kernel", Kind.RATIO),
 )
-_NOTES: Final = (
+_HOW: Final = (
     "kernels that only read what they must and wait for what they need, cold; the "
-    "fastest of several grids, with 95 % interval over captures and rounds",
+    "fastest of several grids, with 95 % interval"
+)
+_EARLY: Final = (
     "stock PDL: each kernel waits at its entry and triggers at its end; legal early "
-    "start: each triggers first and reads before it waits, but for the first that reads "
-    "the chosen experts; all early: that one too; one read: one kernel, all bytes",
+    "start: each triggers first and reads before it waits, but for the first that "
+    "reads the chosen experts; all early: that one too"
 )
 _ONE_READ: Final = "one read"
 _TERA: Final = 10**12
@@ -97,7 +99,7 @@ def limits_report(
             *(limits_table(_heading(each), each.bounds) for each in measured),
             reads_table(reads),
         ),
-        notes=_NOTES,
+        notes=(_HOW, _EARLY),
     )
 
 

@@ -21,6 +21,7 @@ from layerscope.registry import load as load_backend
 from layerscope.run import Run, RunWriter, load
 from layerscope.run_header import RunHeader
 from layerscope.runner.bench import open_bench
+from layerscope.runner.bounds import bound
 from layerscope.runner.drafting import (
     DRAFT_SHARE,
     DraftStudy,
@@ -122,6 +123,8 @@ def _profile_layer(
         recipe = _recipe(study, setting)
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
         run_phases(bench, setting.recorder)
+        if study.experiments:
+            bound(bench, spec)
         return finish(writer, began_s, made_s).header.study
 
 

@@ -35,7 +35,7 @@ def knock_out(bench: Bench, capture: int) -> None:
         if without:
             _rounds(bench, arm, without, Phase(KNOCKOUT, capture, began_s))
             _check(bench, arm, without)
-    bench.writer.checkpoint()
+            bench.writer.checkpoint()
 
 
 def _rounds(

@@ -36,6 +36,7 @@ class Runtime:
         self.failing: set[str] = set()
         self.cudaError_t = real.cudaError_t
         self.cudaGraphInstantiate = self._function("cudaGraphInstantiate", self._make)
+        self.cudaGetLastError = self._function("cudaGetLastError")
         self.cudaGraphUpload = self._function("cudaGraphUpload")
         self.cudaGraphLaunch = self._function("cudaGraphLaunch")
         self.cudaGraphExecDestroy = self._function(
@@ -202,10 +203,11 @@ def test_closing_frees_every_executable_graph_once(
 
 
 def test_a_failed_call_says_what_it_means(runtime: Runtime) -> None:
-    """By default, that nothing more can be done here."""
+    """By default, that nothing more can be done here; the runtime forgets it."""
     runtime.failing = {"cudaGraphLaunch"}
     with pytest.raises(MeasurementError) as caught:
         call(runtime.cudaGraphLaunch, 1, 2)
+    assert runtime.calls[-1] == ("cudaGetLastError",)
     assert str(caught.value) == (
         "cudaGraphLaunch failed with cudaErrorInvalidValue; the run cannot go on"
     )

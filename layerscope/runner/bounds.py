@@ -1,0 +1,62 @@
+"""The limits of a study's own layer and arms, measured after everything else."""
+
+import time
+from typing import Final
+
+import polars as pl
+
+from layerscope.errors import MeasurementError
+from layerscope.experiment import CAPTURED
+from layerscope.graphs.players import has_cuda_bindings
+from layerscope.graphs.skeleton import Stage
+from layerscope.layers.spec import LayerSpec
+from layerscope.runner.arm_chains import chain_of
+from layerscope.runner.bench import Bench
+from layerscope.runner.limit_times import Effort
+from layerscope.runner.limits import measure_limits
+
+_SECONDS_LEFT: Final = 5.0
+"""What must be left of the time budget for limits to be measured."""
+
+
+def bound(bench: Bench, spec: LayerSpec) -> None:
+    """Note in the header what order, bytes and dependencies alone would cost here.
+
+    For the standard chain of the layer, and for every arm's own kernels. A device on
+    which that cannot be measured is a warning: nothing else depends on it.
+    """
+    header, device = bench.writer.header, bench.workload.feed.device
+    if not has_cuda_bindings(device):
+        return
+    if bench.deadline_s - time.monotonic() < _SECONDS_LEFT:
+        header.warnings.append("limits were not measured: the time budget had ended")
+        return
+    effort = Effort(seed=bench.study.seed, progress=bench.progress)
+    try:
+        with bench.timed("limits"):
+            distinct = mean_distinct(header.distinct_experts)
+            chains = _arm_chains(bench)
+            bounds, reads = measure_limits(spec, distinct, device, effort, chains)
+    except MeasurementError as error:
+        header.warnings.append(f"limits were not measured: {error}")
+        return
+    header.bounds, header.reads = list(bounds), list(reads)
+
+
+def mean_distinct(counts: list[list[int]]) -> int | None:
+    """Distinct experts of a pass, the mean over what was drawn; None if dense."""
+    drawn = [count for row in counts for count in row]
+    return round(sum(drawn) / len(drawn)) if drawn else None
+
+
+def _arm_chains(bench: Bench) -> dict[str, tuple[Stage, ...]]:
+    """The kernels of every arm that was recorded, but the A/A arm."""
+    header, kernels = bench.writer.header, bench.writer.kernels
+    chains = {}
+    for arm in (arm.name for arm in bench.study.arms):
+        required = {row.region: row.required for row in header.bytes if row.arm == arm}
+        mine = kernels.filter(pl.col("arm") == arm, pl.col("experiment") == CAPTURED)
+        chain = chain_of(mine, required)
+        if chain:
+            chains[arm] = chain
+    return chains

@@ -1,0 +1,131 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from layerscope.analyze.bootstrap import Estimate
+from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
+from layerscope.runner.limit_times import Effort, Timed, fastest, times
+
+FLUSH_NS = 70_000
+
+
+@dataclass(eq=False)
+class TimedReplay:
+    """A replay that takes what its body says, beside the flush."""
+
+    body: Body
+    passes: int
+    pass_ns: int
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    launches: int = 0
+    is_closed: bool = False
+
+    def launch(self) -> None:
+        """Count."""
+        self.launches += 1
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
+
+
+@dataclass
+class Known:
+    """Durations that are known already."""
+
+    durations: list[int]
+
+    def durations_ns(self) -> list[int]:
+        """In launch order."""
+        return self.durations
+
+
+@dataclass
+class PaperPlayer:
+    """Plays passes of a fixed time by body."""
+
+    pass_ns: dict[Body, int]
+    captured: list[TimedReplay] = field(default_factory=list)
+    rounds: list[list[TimedReplay]] = field(default_factory=list)
+
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """A fresh replay."""
+        del beside
+        replay = TimedReplay(body, passes, self.pass_ns[body])
+        self.captured.append(replay)
+        return replay
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """A round; a closed replay would be a mistake."""
+        round_ = [each for each in replays if isinstance(each, TimedReplay)]
+        assert not any(each.is_closed for each in round_)
+        self.rounds.append(round_)
+        return Known([FLUSH_NS + each.passes * each.pass_ns for each in round_])
+
+    def wait(self) -> None:
+        """Nothing is pending."""
+
+
+def quick(passes: int) -> None:
+    """Stands for a body."""
+    raise AssertionError(passes)
+
+
+def slow(passes: int) -> None:
+    """Stands for another body."""
+    raise AssertionError(passes)
+
+
+def player() -> PaperPlayer:
+    return PaperPlayer({quick: 2_000, slow: 9_000})
+
+
+def test_times_are_slopes_over_the_lengths_of_each_body() -> None:
+    """What every replay begins with cancels; lengths may differ between bodies."""
+    bodies = {"quick": Timed(quick, (32, 64, 96)), "slow": Timed(slow, (8, 16, 24))}
+    found = times(bodies, player(), Effort(captures=3, rounds=4))
+    assert found == {
+        "quick": Estimate(2_000.0, 2_000.0, 2_000.0, 12, 12.0),
+        "slow": Estimate(9_000.0, 9_000.0, 9_000.0, 12, 12.0),
+    }
+
+
+def test_every_round_replays_everything_in_another_order() -> None:
+    """Each capture is fresh, warmed before it is timed, and closed after."""
+    played = player()
+    bodies = {"quick": Timed(quick, (1, 2)), "slow": Timed(slow, (1, 2))}
+    times(bodies, played, Effort(captures=2, rounds=3))
+    assert len(played.captured) == 2 * 4
+    assert all(each.is_closed and each.launches == 2 for each in played.captured)
+    contents = [{id(each) for each in round_} for round_ in played.rounds]
+    first, second = ({id(each) for each in played.captured[n : n + 4]} for n in (0, 4))
+    assert contents == [first] * 3 + [second] * 3
+    orders = {tuple(map(id, round_)) for round_ in played.rounds}
+    assert len(orders) > 2
+
+
+def test_replays_are_closed_where_a_capture_fails() -> None:
+    """What was captured before does not stay on the device."""
+    played = player()
+    del played.pass_ns[slow]
+    bodies = {"quick": Timed(quick, (1, 2)), "slow": Timed(slow, (1, 2))}
+    with pytest.raises(KeyError):
+        times(bodies, played, Effort())
+    assert [each.is_closed for each in played.captured] == [True, True]
+
+
+def test_the_fastest_grid_counts() -> None:
+    """The whole estimate of the least value is kept, for every key."""
+
+    def about(value: float) -> Estimate:
+        return Estimate(value, value - 1, value + 1, 10, 10.0)
+
+    found = {
+        ("a", 2): about(12.0),
+        ("a", 4): about(11.0),
+        ("a", None): about(13.0),
+        ("b", 2): about(5.0),
+    }
+    assert fastest(found) == {"a": about(11.0), "b": about(5.0)}
