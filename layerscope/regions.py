@@ -60,6 +60,7 @@ class Mark:
 
 LABEL_PREFIX: Final = "layerscope:"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_ROLE: Final = re.compile(rf"{_NAME.pattern}(\+{_NAME.pattern})*")
 
 
 class Observer(Protocol):
@@ -123,8 +124,11 @@ def _scope(kind: str, name: str | int) -> AbstractContextManager[None]:
 
 
 def _mark(kind: str, name: str | int) -> Mark:
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        msg = f"{name!r} is no name of a {kind}: a letter, then letters, digits and _"
+    allowed = _ROLE if kind == "role" else _NAME
+    if isinstance(name, str) and not allowed.fullmatch(name):
+        several = ", or several such joined by +" if kind == "role" else ""
+        word = "a letter, then letters, digits and _"
+        msg = f"{name!r} is no name of a {kind}: {word}{several}"
         raise ValueError(msg)
     return Mark(kind, str(name))
 
@@ -144,11 +148,13 @@ def region(name: Region | str) -> AbstractContextManager[None]:
 def role(name: str) -> AbstractContextManager[None]:
     """Name what the kernels of a block do, such as ``gate_up``; the innermost counts.
 
-    Roles are kept with every kernel: column ``role`` of ``run.kernels``.
+    Kernels of two arms are compared by their roles. One that does what several do
+    elsewhere joins their names: ``gate_up+activation``. Roles are kept with every
+    kernel: column ``role`` of ``run.kernels``.
 
     Raises:
-        ValueError: `name` is not a letter followed by letters, digits and ``_``; told
-            where anybody observes.
+        ValueError: `name` is not a letter followed by letters, digits and ``_``, nor
+            several such names joined by ``+``; told where anybody observes.
     """
     return _scope("role", name)
 
