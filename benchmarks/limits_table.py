@@ -93,7 +93,7 @@ def row(
 def beside(found_us: float, first_us: float | None) -> tuple[str, list[float]]:
     """Found, first and the deviation, 20 characters wide; and the deviation itself."""
     if first_us is None:
-        return f"{found_us:12.2f}{'':8}", []
+        return f"{found_us:7.1f}{'':13}", []
     deviation = found_us / first_us - 1
     return f"{found_us:7.1f} {first_us:5g} {deviation:+6.1%}", [deviation]
 

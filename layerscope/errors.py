@@ -9,10 +9,12 @@ LayerscopeError            exit 1
 ```
 
 The message is one line: the cause, then what to do. Only these lose their traceback
-on the command line; anything else is a bug and keeps it.
+on the command line; anything else is a bug and keeps it. Three codes are no errors: 1
+and 3 of a gate that cannot tell or has found a regression, and 130 of Ctrl-C.
 """
 
 EXIT_OK = 0
+EXIT_UNKNOWN = 1
 EXIT_REGRESSION = 3
 EXIT_INTERRUPTED = 130
 

@@ -65,6 +65,17 @@ def time_scale(values_ns: Iterable[float]) -> TimeScale:
     return MILLISECONDS if largest >= NS_PER_MS else MICROSECONDS
 
 
+def estimate_scale(*values_ns: float) -> TimeScale:
+    """One unit and one number of decimals for an estimate, its interval and parts.
+
+    Args:
+        values_ns: the estimate and the ends of its interval, nanoseconds.
+    """
+    largest = max((abs(v) for v in values_ns if math.isfinite(v)), default=0)
+    unit, scale = _unit(largest, _TIMES)
+    return TimeScale(unit, scale, _decimals(largest / scale, _ESTIMATE_DIGITS))
+
+
 def format_bytes(value: float) -> str:
     """A size in decimal units, to four significant digits: ``442.1 MB``."""
     unit, scale = _unit(value, _SIZES)
@@ -95,13 +106,12 @@ def format_estimate(
         high_ns: upper end of its interval.
         relative: the change as a fraction of what it is compared with.
     """
-    unit, scale, decimals = _estimate_scale(value_ns, low_ns, high_ns)
+    scale = estimate_scale(value_ns, low_ns, high_ns)
     value, low, high = (
-        format_number(item / scale, decimals, signed=True)
-        for item in (value_ns, low_ns, high_ns)
+        scale.format(item, signed=True) for item in (value_ns, low_ns, high_ns)
     )
     share = format_percent(relative, signed=True)
-    return f"{value} {unit} ({share}, 95 % {low} … {high})"
+    return f"{value} {scale.unit} ({share}, 95 % {low} … {high})"
 
 
 def format_count(value: int) -> str:
@@ -142,10 +152,3 @@ def _decimals(value: float, digits: int) -> int:
         return 0
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     return max(0, digits - 1 - exponent)
-
-
-def _estimate_scale(*values_ns: float) -> tuple[str, int, int]:
-    """One unit, scale and number of decimals for an estimate and its interval."""
-    largest = max((abs(v) for v in values_ns if math.isfinite(v)), default=0)
-    unit, scale = _unit(largest, _TIMES)
-    return unit, scale, _decimals(largest / scale, _ESTIMATE_DIGITS)

@@ -37,6 +37,21 @@ def test_a_signed_time_has_its_sign_unless_it_is_zero() -> None:
     assert units.format_ns(-0.2, signed=True) == "0 ns"
 
 
+@pytest.mark.parametrize(
+    ("values_ns", "scale"),
+    [
+        ((-14_200, -14_600, -13_800), units.TimeScale("µs", 1_000, 1)),
+        ((9, -12, math.inf), units.TimeScale("ns", 1, 1)),
+        ((math.nan,), units.TimeScale("ns", 1, 0)),
+    ],
+)
+def test_an_estimate_and_its_parts_share_a_scale(
+    values_ns: tuple[float, ...], scale: units.TimeScale
+) -> None:
+    """Three digits of the largest finite value fix unit and decimals of all."""
+    assert units.estimate_scale(*values_ns) == scale
+
+
 def test_times_of_a_table_are_microseconds() -> None:
     """Times of one table share a unit and decimals, so that columns line up."""
     scale = units.time_scale([38_123, -4, math.inf])

@@ -68,8 +68,9 @@ class Corners:
 class Ledger:
     """The change from arm `base` to arm `other`, cause by cause; closes by a residual.
 
-    ``change = sum of lines + residual``, up to what estimates of sums differ from sums
-    of estimates; the residual is printed and never forced to zero.
+    ``change = sum of lines + residual``. The residual is what the lines leave; it is
+    printed and never forced to zero. It holds, too, what the median of a sum differs
+    from the sum of medians. Without any lines, all of the change is residual.
     """
 
     base: str
@@ -80,18 +81,20 @@ class Ledger:
     where no experiment was made; hidden time is then shown and never a line."""
 
     change: Estimate
-    """Other minus base: of anchors by experiments, else of profiled passes; ns."""
+    """Other minus base, in ns: of anchors by experiments, else of profiled passes, or
+    of anchors where no round was recorded of both."""
 
     base_ns: float
     """The base's time of a pass, which changes are relative to."""
 
     lines: tuple[Line, ...]
-    """In the order of `Cause`; of causes that can occur on this basis."""
+    """In the order of `Cause`, of every cause that can occur on this basis; none where
+    nothing can be attributed."""
 
     residual: Estimate
 
     regions: Mapping[str, Mapping[Cause, Estimate]]
-    """The lines that are from records, region by region."""
+    """The lines that are from records, region by region, each with all of these."""
 
     corners: Corners | None = None
     """By experiments only."""

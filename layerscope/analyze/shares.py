@@ -8,8 +8,11 @@ from layerscope.analyze.intervals import sweep
 from layerscope.regions import Region
 from layerscope.schema import PASS_SHARES
 
-_REPLAY: Final = ("arm", "experiment", "capture", "round", "replay")
-_PASS: Final = (*_REPLAY, "pass_index")
+REPLAY_KEYS: Final = ("arm", "experiment", "capture", "round", "replay")
+"""The columns that name a replay."""
+
+PASS_KEYS: Final = (*REPLAY_KEYS, "pass_index")
+"""The columns that name a pass."""
 
 
 def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -32,22 +35,35 @@ def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
         no row there.
     """
     start, end = pl.col("start_ns"), pl.col("end_ns")
-    hidden = pl.col("duration_ns") - pl.col("exclusive_ns")
     gap, duration = pl.col("gap_ns"), pl.col("duration_ns")
     return (
-        _used(sweep(_absolute(kernels), _REPLAY))
-        .group_by(*_PASS, "region")
+        kernel_shares(kernels)
+        .group_by(*PASS_KEYS, "region")
         .agg(
             kernels=pl.len().cast(pl.Int64),
             gap_ns=gap.sum(),
             duration_ns=duration.sum(),
-            hidden_ns=hidden.sum(),
+            hidden_ns=duration.sum() - pl.col("exclusive_ns").sum(),
             span_ns=end.max() - start.min(),
         )
         .with_columns(share_ns=gap + duration - pl.col("hidden_ns"))
         .select(*PASS_SHARES)
-        .sort(*_PASS, "region")
+        .sort(*PASS_KEYS, "region")
     )
+
+
+def kernel_shares(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of every used pass, and by how much each moved the frontier.
+
+    Args:
+        kernels: `schema.KERNELS`, whole replays.
+
+    Returns:
+        The rows of passes that `pass_shares` uses, sorted by replay and start. Int64
+        ``start_ns`` and ``end_ns`` are since the replay's first start, ``gap_ns`` and
+        ``exclusive_ns`` as there: over a pass, their sums add up to its increment.
+    """
+    return _used(sweep(_absolute(kernels), REPLAY_KEYS))
 
 
 def increments(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -69,17 +85,20 @@ def increments(kernels: pl.DataFrame) -> pl.DataFrame:
         Columns arm, experiment, capture, round, replay, pass_index and increment_ns,
         sorted by the former. For the same passes `pass_shares` adds up to the same.
     """
-    swept = sweep(_absolute(kernels), _REPLAY)
+    swept = sweep(_absolute(kernels), REPLAY_KEYS)
     stretches = (
-        swept.with_columns(_stretch=pl.struct(_PASS).rle_id())
-        .group_by(*_PASS, "_stretch", maintain_order=True)
+        swept.with_columns(_stretch=pl.struct(PASS_KEYS).rle_id())
+        .group_by(*PASS_KEYS, "_stretch", maintain_order=True)
         .agg(pl.col("frontier_ns").last(), pl.col("start_ns").first())
     )
     after = pl.col("frontier_ns")
-    before = after.shift(1).over(_REPLAY).fill_null(pl.col("start_ns"))
+    before = after.shift(1).over(REPLAY_KEYS).fill_null(pl.col("start_ns"))
     advanced = stretches.with_columns(increment_ns=after - before)
     return (
-        _used(advanced).group_by(*_PASS).agg(pl.col("increment_ns").sum()).sort(*_PASS)
+        _used(advanced)
+        .group_by(*PASS_KEYS)
+        .agg(pl.col("increment_ns").sum())
+        .sort(*PASS_KEYS)
     )
 
 
@@ -100,7 +119,7 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
         span_median_ns (of the passes with kernels).
     """
     known = ["arm", "experiment"]
-    passes = shares.select(_PASS).unique()
+    passes = shares.select(PASS_KEYS).unique()
     regions = shares.select(*known, "region").unique()
     known_order = [region.value for region in Region if region is not Region.OTHER]
     rank = {region: index for index, region in enumerate(known_order)}
@@ -109,7 +128,7 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
     filled = ("kernels", *(f"{name}_ns" for name in means))
     return (
         passes.join(regions, on=known)
-        .join(shares, on=[*_PASS, "region"], how="left")
+        .join(shares, on=[*PASS_KEYS, "region"], how="left")
         .with_columns(pl.col(filled).fill_null(0))
         .group_by(*known, "region")
         .agg(
@@ -132,19 +151,12 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
 def _absolute(kernels: pl.DataFrame) -> pl.DataFrame:
     """Start and end since the replay's first start, in place of those in the pass."""
     start = pl.col("pass_start_ns") + pl.col("start_ns")
-    return kernels.select(
-        *_PASS,
-        "region",
-        "node",
-        "duration_ns",
-        start_ns=start,
-        end_ns=start + pl.col("duration_ns"),
-    )
+    return kernels.with_columns(start_ns=start, end_ns=start + pl.col("duration_ns"))
 
 
 def _used(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of all passes of a replay but its first, its last, and its head."""
     index = pl.col("pass_index")
     passes = rows.filter(index >= 0)
-    first, last = index.min().over(_REPLAY), index.max().over(_REPLAY)
+    first, last = index.min().over(REPLAY_KEYS), index.max().over(REPLAY_KEYS)
     return passes.filter(index > first, index < last)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from layerscope.cli.interrupts import interruptible
-from layerscope.cli.options import Json, LayerOptions, StepOptions, takes
+from layerscope.cli.options import Json, LayerOptions, ShardShaped, StepOptions, takes
 from layerscope.errors import InputError, MeasurementError
 
 if TYPE_CHECKING:  # both need what a plain install lacks
@@ -25,6 +25,7 @@ class LimitsOptions(StepOptions):
     tp: Annotated[
         str, typer.Option(help="Tensor-parallel ranks, or several such as 1,2,4,8.")
     ] = "1"
+    shard_shaped: ShardShaped = False
     output: Annotated[
         Path | None,
         typer.Option(

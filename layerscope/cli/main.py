@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from layerscope import __version__
-from layerscope.cli import backends, doctor, profile, show
+from layerscope.cli import (
+    backends,
+    compare,
+    doctor,
+    gate,
+    limits,
+    profile,
+    selftest,
+    show,
+)
 from layerscope.cli.streams import forgive_encoding
 from layerscope.errors import EXIT_INTERRUPTED, EXIT_OK, LayerscopeError
 
@@ -20,8 +29,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("backends")(backends.command)
+app.command("compare")(compare.command)
 app.command("doctor")(doctor.command)
+app.command("gate")(gate.command)
+app.command("limits")(limits.command)
 app.command("profile")(profile.command)
+app.command("selftest")(selftest.command)
 app.command("show")(show.command)
 
 

@@ -25,9 +25,18 @@ Json: TypeAlias = Annotated[
 ]
 
 
+ShardShaped: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--shard-shaped",
+        help="Measure one rank's slice on one GPU, communication left out.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerOptions:
-    """Which layer, on which device; None where the device decides the default."""
+class StepOptions:
+    """Which layer and step, on which device; None where the device decides."""
 
     model: Annotated[
         str | None,
@@ -50,14 +59,6 @@ class LayerOptions:
         ),
     ] = None
     page_size: Annotated[int, typer.Option(help="Tokens a page of the KV cache.")] = 16
-    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1
-    shard_shaped: Annotated[
-        bool,
-        typer.Option(
-            "--shard-shaped",
-            help="Measure one rank's slice on one GPU, communication left out.",
-        ),
-    ] = False
     routing: Annotated[
         Routing, typer.Option(help="How the pinned experts are drawn.")
     ] = Routing.UNIFORM
@@ -76,6 +77,14 @@ class LayerOptions:
         ),
     ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerOptions(StepOptions):
+    """Which layer, and how many ranks share it."""
+
+    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1
+    shard_shaped: ShardShaped = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,8 @@
 """What every command prints: a report, as tables or as JSON."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
@@ -33,11 +35,28 @@ def print_report(report: Report, run: Run | None = None, *, as_json: bool) -> No
     Raises:
         RecordError: standard output cannot be written.
     """
-    try:
+    with _to_stdout():
         if as_json:
             typer.echo(json.render(report, run), nl=False)
         else:
             console.print_report(report)
+
+
+def print_headlines(report: Report) -> None:
+    """Write only what was found, a line each however long.
+
+    Raises:
+        RecordError: standard output cannot be written.
+    """
+    with _to_stdout():
+        for fact in report.headlines:
+            typer.echo(f"{fact.label} {fact.text}")
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         abandon_stdout()
         if error.errno != errno.EPIPE:

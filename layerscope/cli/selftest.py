@@ -57,7 +57,7 @@ def command(options: SelftestOptions, arguments: list[str]) -> None:
 
 def _names(only: str | None) -> tuple[str, ...]:
     """The studies to make, in their usual order."""
-    from layerscope.selftest.cases import NAMES
+    from layerscope.selftest.plan import NAMES
 
     if only is None:
         return NAMES

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from layerscope.analyze.clocks import throttle_reasons
 from layerscope.doctor.gpu_state import GpuState, Unreadable
 from layerscope.doctor.versions import (
     Version,
@@ -13,7 +14,6 @@ from layerscope.doctor.versions import (
     version_of,
     written,
 )
-from layerscope.report.clocks import throttle_reasons
 from layerscope.report.diagnosis import Finding, State
 from layerscope.units import NOTHING, format_count
 

@@ -4,6 +4,7 @@ Meaning never hangs on colour: verdicts are words, and their colours are blue an
 yellow, which all eyes tell apart.
 """
 
+from collections.abc import Callable
 from textwrap import wrap
 from typing import Final
 
@@ -32,6 +33,12 @@ _REGION_NAMES: Final[dict[str, str]] = {
     Region.MLP: "MLP",
     Region.MHC: "mHC",
 }
+_FORMATS: Final[dict[Kind, Callable[[TimeScale, float], str]]] = {
+    Kind.TIME: lambda scale, cell: scale.format(cell),
+    Kind.CHANGE: lambda scale, cell: scale.format(cell, signed=True),
+    Kind.SIZE: lambda _, cell: format_bytes(cell),
+    Kind.RATIO: lambda _, cell: format_number(cell, 2),
+}
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
@@ -55,7 +62,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
 
 def _print_report(report: Report, console: Console) -> None:
     console.print(Text(report.title, style="bold"))
-    console.print(_facts(report.facts))
+    _print_header(report, console)
     for table in report.tables:
         scale = time_scale(_times(table))
         console.print()
@@ -76,6 +83,15 @@ def _print_report(report: Report, console: Console) -> None:
         _print_report(part, console)
 
 
+def _print_header(report: Report, console: Console) -> None:
+    for fact in report.headlines:
+        console.print(Text.assemble((f"{fact.label}: ", "bold"), fact.text))
+    if report.headlines and report.facts:
+        console.print()
+    if report.facts:
+        console.print(_facts(report.facts))
+
+
 def _facts(facts: tuple[Fact, ...]) -> Grid:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
@@ -92,7 +108,9 @@ def _times(table: Table) -> list[float]:
         for column, cell in zip(table.columns, row, strict=True):
             if isinstance(cell, Interval):
                 times += (cell.value, cell.low, cell.high)
-            elif column.kind is Kind.TIME and isinstance(cell, int | float):
+            elif column.kind in (Kind.TIME, Kind.CHANGE) and isinstance(
+                cell, int | float
+            ):
                 times.append(cell)
     return times
 
@@ -143,8 +161,8 @@ def _plain(column: Column, cell: str | float | None, scale: TimeScale) -> str:
         return NOTHING
     if isinstance(cell, str):
         return _REGION_NAMES.get(cell, cell) if column.kind is Kind.REGION else cell
-    if column.kind is Kind.TIME:
-        return scale.format(cell)
+    if column.kind in _FORMATS:
+        return _FORMATS[column.kind](scale, cell)
     return format_number(cell, 0 if cell == int(cell) else 1)
 
 

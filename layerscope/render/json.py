@@ -14,7 +14,7 @@ def render(report: Report, run: Run | None = None) -> str:
     Cells are raw: times in ns, sizes in bytes; what was not measured, and an unknown
     end of an interval, is null. A row is an object with the columns' keys.
     """
-    document = _content(report) if run is None else _document(report, run)
+    document = _bare(report) if run is None else _document(report, run)
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -27,9 +27,16 @@ def _document(report: Report, run: Run) -> dict[str, Any]:
     return named | _content(report) | {"run": run.header, "parts": parts}
 
 
+def _bare(report: Report) -> dict[str, Any]:
+    """A report that is not of one run, such as of two."""
+    return _content(report) | {"parts": [_bare(part) for part in report.parts]}
+
+
 def _content(report: Report) -> dict[str, Any]:
     return {
         "title": report.title,
+        "headlines": {fact.label: fact.text for fact in report.headlines},
+        "differences": report.differences,
         "facts": {fact.label: fact.text for fact in report.facts},
         "tables": [_table(table) for table in report.tables],
         "notes": report.notes,

@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 from typing import Final
 
+from layerscope.analyze.clocks import throttle_reasons
 from layerscope.analyze.statistics import Verdict
 from layerscope.layers.spec import LayerSpec
-from layerscope.report.clocks import throttle_reasons
-from layerscope.report.document import Report
+from layerscope.report.bounds import bounds_notes
+from layerscope.report.document import Fact, Report
+from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
+from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.measures import Measures, measures
-from layerscope.report.tables import REFERENCE, tables, why_unjudged
+from layerscope.report.tables import against, tables, unfused_notes, why_unjudged
+from layerscope.report.verdicts import early_notes, verdicts
 from layerscope.report.work import noun, title
 from layerscope.run import Run
 from layerscope.run_header import RunHeader
-from layerscope.study import CallableSpec
 from layerscope.units import (
     format_estimate,
     format_ns,
@@ -38,12 +41,19 @@ def _report(
     general = () if is_part else _general_notes(measured)
     return Report(
         title=title(run.header.study.spec),
+        headlines=(*_headlines(run.header, measured), *verdicts(measured.diagnoses)),
         facts=facts(run, measured, with_machine=not is_part),
         tables=tables(run, measured),
         notes=(*general, *_notes(run.header, measured)),
         warnings=tuple(_warnings(run, measured)),
         parts=parts,
     )
+
+
+def _headlines(header: RunHeader, measured: Measures) -> Iterator[Fact]:
+    words = against(header, measured.base)
+    for arm, found in measured.ledgers.items():
+        yield headline(found, measured.comparisons[arm], words)
 
 
 def _general_notes(measured: Measures) -> Iterator[str]:
@@ -61,16 +71,16 @@ def _general_notes(measured: Measures) -> Iterator[str]:
 
 
 def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
-    spec, backends = header.study.spec, {arm.backend for arm in header.study.arms}
-    is_ours = not isinstance(spec, CallableSpec)
-    if is_ours and REFERENCE in backends and len(header.study.arms) > 1:
-        yield (
-            "every change to or from reference is against unfused torch, not against "
-            "a serving kernel chain"
-        )
+    spec = header.study.spec
+    yield from unfused_notes(header, measured.arms)
     if isinstance(spec, LayerSpec) and spec.shard_shaped:
         yield "shard-shaped: the all-reduce between ranks is in no figure"
     yield from _notes_on_arms(header, measured)
+    for found in measured.ledgers.values():
+        yield from ledger_notes(found)
+    yield from early_notes(measured.diagnoses)
+    yield from experiment_notes(header, measured.knocked)
+    yield from bounds_notes(header)
 
 
 def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:

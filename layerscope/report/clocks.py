@@ -1,26 +1,12 @@
 """Clocks, temperature and throttling of a run, in words."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import polars as pl
 
+from layerscope.analyze.clocks import throttle_reasons
 from layerscope.report.document import Fact
 from layerscope.units import format_count, format_number
-
-# nvml.h: nvmlClocksEventReason*
-_REASONS: Final = {
-    0x001: "idle",
-    0x002: "application clocks setting",
-    0x004: "software power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "software thermal slowdown",
-    0x040: "hardware thermal slowdown",
-    0x080: "hardware power brake",
-    0x100: "display clock setting",
-}
-_HARMLESS: Final = 0x001  # the clock sank because nothing ran
 
 
 def clock_facts(samples: pl.DataFrame) -> Iterator[Fact]:
@@ -41,17 +27,6 @@ def clock_facts(samples: pl.DataFrame) -> Iterator[Fact]:
     yield Fact(
         "heat", f"{heat}{power}; throttled by: {', '.join(reasons) or 'nothing'}"
     )
-
-
-def throttle_reasons(samples: pl.DataFrame) -> list[str]:
-    """Every reason that held the clock down in any sample, idling left out."""
-    bits = 0
-    for value in samples["throttle_reasons"].drop_nulls().unique():
-        bits |= value
-    bits &= ~_HARMLESS
-    named = [name for bit, name in _REASONS.items() if bits & bit]
-    unknown = bits & ~sum(_REASONS)
-    return [*named, *([f"unknown reason {unknown:#x}"] if unknown else [])]
 
 
 def _range(values: pl.Series) -> str:

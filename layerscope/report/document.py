@@ -11,15 +11,19 @@ class Kind(StrEnum):
     TEXT = "text"
     REGION = "region"
     TIME = "time"  # ns
+    CHANGE = "change"  # ns, with its sign
     INTERVAL = "interval"  # `Interval`, ns
     TRAFFIC = "traffic"  # `Traffic`, bytes
+    SIZE = "size"  # bytes
     COUNT = "count"
+    RATIO = "ratio"
 
     @property
     def unit(self) -> str:
         """The unit of the raw numbers; empty where they have none."""
-        units = {Kind.TIME: "ns", Kind.INTERVAL: "ns", Kind.TRAFFIC: "byte"}
-        return units.get(self, "")
+        times = dict.fromkeys((Kind.TIME, Kind.CHANGE, Kind.INTERVAL), "ns")
+        sizes = dict.fromkeys((Kind.TRAFFIC, Kind.SIZE), "byte")
+        return (times | sizes).get(self, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,12 @@ class Report:
     title: str
     facts: tuple[Fact, ...]
     tables: tuple[Table, ...]
+    headlines: tuple[Fact, ...] = field(default=())
+    """What was found, arm by arm, for whoever reads nothing else."""
+
+    differences: tuple[str, ...] = field(default=())
+    """In what the runs that are compared differ and should not."""
+
     notes: tuple[str, ...] = field(default=())
     """What a reader must know to read the tables rightly."""
 

@@ -1,12 +1,13 @@
 """The header of a report: on what, how, and how well the layer was measured."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
 
-from layerscope.analyze.statistics import MIN_CAPTURES
+from layerscope.analyze.statistics import ANCHOR, MIN_CAPTURES
+from layerscope.experiment import CAPTURED
 from layerscope.report.clocks import clock_facts
 from layerscope.report.document import Fact
 from layerscope.report.measures import Measures
@@ -93,13 +94,16 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
     if builds:
         yield Fact("built", "; ".join(builds))
     if header.seconds:
-        parts = [
-            f"{name} {format_number(s, 1)} s" for name, s in header.seconds.items()
-        ]
-        yield Fact("took", ", ".join(parts))
+        phases = f" ({_seconds(header.phases)})" if header.phases else ""
+        yield Fact("took", f"{_seconds(header.seconds)}{phases}")
     if header.host_memory_bytes > 0:
         peak = format_bytes(header.host_memory_bytes)
         yield Fact("host memory", f"{peak} at the peak of the process")
+
+
+def _seconds(spent: Mapping[str, float]) -> str:
+    """What took how long, in the order it was noted in; the study comes last."""
+    return ", ".join(f"{name} {format_number(s, 1)} s" for name, s in spent.items())
 
 
 def _recorder(run: Run) -> str:
@@ -112,7 +116,9 @@ def _recorder(run: Run) -> str:
 
 
 def _samples(run: Run, measured: Measures) -> str:
-    anchors = run.samples.filter(pl.col("phase") == "anchor")
+    anchors = run.samples.filter(
+        pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED
+    )
     if anchors.is_empty():
         return "none"
     passes = dict(anchors.group_by("arm").agg(pl.col("passes").sum()).iter_rows())
@@ -129,7 +135,7 @@ def _samples(run: Run, measured: Measures) -> str:
 
 def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     layer_ns = measured.anchors[measured.base].value
-    yield Fact("noise floor", _floor(measured, noun(run.header.study.spec)))
+    yield Fact("noise floor", floor_text(measured.floor_ns, layer_ns, run.header))
     yield from _linearity(measured, layer_ns)
     effects = [_observer_effect(measured, arm) for arm in measured.observer_effects]
     if effects:
@@ -141,13 +147,19 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
     yield Fact("dropped replays", "; ".join(drops) or "none")
 
 
-def _floor(measured: Measures, measured_noun: str) -> str:
-    floor_ns, base_ns = measured.floor_ns, measured.anchors[measured.base].value
+def floor_text(floor_ns: float, base_ns: float, header: RunHeader) -> str:
+    """The noise floor, beside what it is a part of.
+
+    Args:
+        floor_ns: infinite where it is not known.
+        base_ns: the time of a pass that is compared with.
+        header: of the run.
+    """
+    again = header.study.all_arms[-1].name
     if not math.isfinite(floor_ns):
-        return f"unknown: needs {MIN_CAPTURES} captures of {measured.again}"
-    share = format_percent(floor_ns / base_ns)
-    of = f"{share} of the {measured_noun}"
-    return f"{format_ns(floor_ns)} ({of}), from {measured.again}"
+        return f"unknown: needs {MIN_CAPTURES} captures of {again}"
+    share = f"{format_percent(floor_ns / base_ns)} of the {noun(header.study.spec)}"
+    return f"{format_ns(floor_ns)} ({share}), from {again}"
 
 
 def _linearity(measured: Measures, layer_ns: float) -> Iterator[Fact]:

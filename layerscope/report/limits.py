@@ -7,9 +7,7 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.read_curve import cold_read_ns
-from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.environment import DeviceFacts
-from layerscope.experiment import CAPTURED
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import (
     Cell,
@@ -21,8 +19,7 @@ from layerscope.report.document import (
     Table,
 )
 from layerscope.report.work import describe_step, title
-from layerscope.run import Run
-from layerscope.run_header import Bound, ReadCost, RegionBytes
+from layerscope.run_header import Bound, ReadCost, RegionBytes, RunHeader
 from layerscope.study import AA_SUFFIX
 from layerscope.units import NS_PER_S, format_bytes, format_things
 
@@ -142,20 +139,21 @@ def reads_table(reads: Sequence[ReadCost]) -> Table:
     )
 
 
-def speeds_table(run: Run) -> Iterator[Table]:
+def speeds_table(header: RunHeader, regions: pl.DataFrame) -> Iterator[Table]:
     """How fast every region of every arm moves what it must; none without a curve.
 
     A region's bytes over its mean share of a profiled pass, and that share against one
     cold read of as many bytes. Which kernel moves which bytes is not known, but where
     a region has one kernel, whose own speed is told too. A share holds what the
     observer adds, and lacks what runs hidden behind another region's kernels.
+
+    Args:
+        header: of the run.
+        regions: `Measures.regions`, one row an (arm, region).
     """
-    header = run.header
     if len(header.reads) < _FEWEST_READS or not header.bytes:
         return
-    captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
-    shares = region_table(pass_shares(captured))
-    found = {(row["arm"], row["region"]): row for row in shares.iter_rows(named=True)}
+    found = {(row["arm"], row["region"]): row for row in regions.iter_rows(named=True)}
     rows = tuple(
         _speed_row(needed, found[needed.arm, needed.region], header.reads)
         for needed in header.bytes

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from layerscope.analyze.bootstrap import LEVEL, prediction_bound
+from layerscope.analyze.causes import Ledger
+from layerscope.analyze.diagnosis import Diagnosis, diagnose
+from layerscope.analyze.knockouts import KnockOut, knock_outs
+from layerscope.analyze.ledger import ledger
 from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import (
     ANCHOR,
@@ -75,14 +79,28 @@ class Measures:
     """`statistics.linearity` of the anchor phase, captured graphs."""
 
     regions: pl.DataFrame
-    """`shares.region_table` of the captured graphs; empty without kernels."""
+    """`shares.region_table` of every graph; empty without kernels."""
 
     share_changes: dict[str, dict[str, Comparison]]
     """By arm but the base, then by region; mean share a pass."""
 
+    ledgers: dict[str, Ledger]
+    """Of every measured arm but the base and the A/A arm, against the base."""
+
+    knocked: dict[str, tuple[KnockOut, ...]]
+    """By arm; empty where no region was taken out."""
+
+    diagnoses: dict[str, Diagnosis]
+    """Of every measured arm but the A/A arm."""
+
+    @property
+    def captured_regions(self) -> pl.DataFrame:
+        """`shares.region_table` of the captured graphs."""
+        return self.regions.filter(pl.col("experiment") == CAPTURED)
+
     def region_names(self, arm: str) -> frozenset[str]:
         """Regions in which `arm` had kernels."""
-        return frozenset(self.regions.filter(pl.col("arm") == arm)["region"])
+        return frozenset(self.captured_regions.filter(pl.col("arm") == arm)["region"])
 
     @property
     def profiled_ns(self) -> dict[str, float]:
@@ -90,13 +108,13 @@ class Measures:
 
         It is what the mean shares of the regions add up to.
         """
-        sums = self.regions.group_by("arm").agg(pl.col("share_mean_ns").sum())
+        sums = self.captured_regions.group_by("arm").agg(pl.col("share_mean_ns").sum())
         return dict(sums.iter_rows())
 
     @property
     def kernels(self) -> dict[str, float]:
         """Kernels a pass, of every arm that was profiled."""
-        sums = self.regions.group_by("arm").agg(pl.col("kernels").sum())
+        sums = self.captured_regions.group_by("arm").agg(pl.col("kernels").sum())
         return dict(sums.iter_rows())
 
 
@@ -108,8 +126,9 @@ def measures(run: Run) -> Measures:
     anchors = {arm: anchor(times, arm) for arm in arms}
     floor_ns = noise_floor(times, base, again)
     shares = pass_shares(run.kernels)
-    regions = region_table(shares).filter(pl.col("experiment") == CAPTURED)
-    profiled = set(regions["arm"])
+    regions = region_table(shares)
+    profiled = set(regions.filter(pl.col("experiment") == CAPTURED)["arm"])
+    measured = [arm for arm in arms[:-1] if anchors[arm].samples]
     lines = linearity(run.samples)
     return Measures(
         base=base,
@@ -129,6 +148,9 @@ def measures(run: Run) -> Measures:
         ),
         regions=regions,
         share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
+        ledgers={arm: ledger(run, base, arm) for arm in measured if arm != base},
+        knocked={arm: knock_outs(run.header, times, arm) for arm in measured},
+        diagnoses={arm: diagnose(run, arm) for arm in measured},
     )
 
 

@@ -1,6 +1,6 @@
-"""The tables of a report: one of the arms, and one of the regions of each arm."""
+"""The tables of a report: of the arms, of their regions, and of what was tried."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
@@ -9,8 +9,13 @@ from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import Comparison
 from layerscope.experiment import CAPTURED
 from layerscope.layers.draft_spec import DraftSpec
+from layerscope.report.bounds import bounds_table
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
+from layerscope.report.experiments import knock_out_tables
+from layerscope.report.ledger import ledger_tables
+from layerscope.report.limits import speeds_table
 from layerscope.report.measures import Measures
+from layerscope.report.verdicts import early_tables
 from layerscope.report.work import noun
 from layerscope.run import Run
 from layerscope.run_header import RegionBytes, RunHeader
@@ -50,14 +55,31 @@ _ADDS_UP: Final = (
 
 
 def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
-    """The pass by arm, then every profiled arm by region; a draft also by token."""
+    """The pass by arm, every profiled arm by region, and why arms differ.
+
+    A draft also by token. Then what experiments and bounds say, where there are any.
+    """
     header = run.header
     profiled = [arm for arm in measured.arms if arm in measured.profiled_ns]
     by_region = tuple(_region_table(header, measured, arm) for arm in profiled)
     by_token: tuple[Table, ...] = ()
     if isinstance(header.study.spec, DraftSpec):
         by_token = tuple(_role_tables(run, measured.again))
-    return (_layer_table(header, measured), *by_region, *by_token)
+    words = against(header, measured.base)
+    return (
+        _layer_table(header, measured),
+        *by_region,
+        *by_token,
+        *(
+            table
+            for found in measured.ledgers.values()
+            for table in ledger_tables(found, words)
+        ),
+        *early_tables(measured.diagnoses),
+        *knock_out_tables(measured.knocked, measured.regions),
+        *bounds_table(header, measured.anchors),
+        *speeds_table(header, measured.captured_regions),
+    )
 
 
 def _role_tables(run: Run, again: str) -> Iterator[Table]:
@@ -75,19 +97,30 @@ def _role_tables(run: Run, again: str) -> Iterator[Table]:
         yield Table(f"roles of {arm}, a profiled pass", _ROLES, tuple(rows))
 
 
-def against(header: RunHeader, measured: Measures) -> str:
+def against(header: RunHeader, base: str) -> str:
     """What changes are against, in words that never hide an unfused baseline."""
-    base = header.study.arms[0]
     is_ours = not isinstance(header.study.spec, CallableSpec)
-    if is_ours and base.backend == REFERENCE:
-        return f"against unfused torch ({base.name})"
-    return f"against {measured.base}"
+    backends = {arm.name: arm.backend for arm in header.study.all_arms}
+    if is_ours and backends.get(base) == REFERENCE:
+        return f"against unfused torch ({base})"
+    return f"against {base}"
+
+
+def unfused_notes(header: RunHeader, arms: Iterable[str]) -> Iterator[str]:
+    """That a change is against unfused torch, where some of `arms` are and some not."""
+    backends = {arm.name: arm.backend for arm in header.study.all_arms}
+    is_ours = not isinstance(header.study.spec, CallableSpec)
+    if is_ours and len({backends.get(arm) == REFERENCE for arm in arms}) > 1:
+        yield (
+            "every change to or from reference is against unfused torch, not against "
+            "a serving kernel chain"
+        )
 
 
 def _layer_table(header: RunHeader, measured: Measures) -> Table:
     measured_noun = noun(header.study.spec)
     return Table(
-        title=f"{measured_noun}: one pass, change {against(header, measured)}",
+        title=f"{measured_noun}: one pass, change {against(header, measured.base)}",
         columns=_LAYER,
         rows=tuple(_layer_row(header, measured, arm) for arm in measured.arms),
     )
@@ -98,7 +131,7 @@ def _layer_row(header: RunHeader, measured: Measures, arm: str) -> tuple[Cell, .
     return (
         arm,
         Interval(anchor.value, anchor.low, anchor.high) if anchor.samples else None,
-        _interval(measured.comparisons.get(arm), is_judged=arm != measured.again),
+        change_cell(measured.comparisons.get(arm), is_judged=arm != measured.again),
         _traffic(header.bytes, arm.removesuffix(AA_SUFFIX)),
         measured.profiled_ns.get(arm),
         measured.kernels.get(arm),
@@ -118,7 +151,7 @@ def _traffic(rows: list[RegionBytes], arm: str) -> Traffic | None:
 
 
 def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
-    found = measured.regions.filter(pl.col("arm") == arm)
+    found = measured.captured_regions.filter(pl.col("arm") == arm)
     keys = [column.key for column in _REGIONS]
     rows = [tuple(row) for row in found.select(keys).iter_rows()]
     totals = found.select(_ADDS_UP).sum().row(0, named=True)
@@ -135,11 +168,11 @@ def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
     }
     title = f"regions of {arm}, a profiled pass, change of mean share "
     return Table(
-        title=title + against(header, measured),
+        title=title + against(header, measured.base),
         columns=(*_REGIONS, _CHANGE),
         rows=(
             *(
-                (*row, _interval(changes.get(row[0]), is_judged=is_judged))
+                (*row, change_cell(changes.get(row[0]), is_judged=is_judged))
                 for row in rows
             ),
             (*total, None),
@@ -158,7 +191,7 @@ def why_unjudged(header: RunHeader, measured: Measures, arm: str) -> str:
     return ""
 
 
-def _interval(comparison: Comparison | None, *, is_judged: bool) -> Interval | None:
+def change_cell(comparison: Comparison | None, *, is_judged: bool) -> Interval | None:
     """The change with its verdict, but for the A/A arm, which the floor is made of."""
     if comparison is None or not comparison.difference.samples:
         return None

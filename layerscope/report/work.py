@@ -59,7 +59,7 @@ def work_facts(header: RunHeader) -> Iterator[Fact]:
 def _layer(header: RunHeader, spec: LayerSpec) -> Iterator[Fact]:
     model = spec.model
     yield Fact("model", f"{model.name}, layer {spec.layer} of {model.layers}")
-    yield Fact("step", _step(spec))
+    yield Fact("step", describe_step(spec))
     yield Fact("types", f"{spec.dtype} activations, {spec.weight_dtype} weights")
     if header.weights:
         yield Fact("weights", header.weights)
@@ -75,7 +75,8 @@ def _layer(header: RunHeader, spec: LayerSpec) -> Iterator[Fact]:
         yield Fact("routing", f"pinned, {spec.routing}{distinct}")
 
 
-def _step(spec: LayerSpec) -> str:
+def describe_step(spec: LayerSpec) -> str:
+    """Rows, requests, context and pages of one step, in words."""
     rows, requests, drafts = (
         format_things(count, thing)
         for count, thing in (

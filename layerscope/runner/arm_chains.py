@@ -10,6 +10,10 @@ from layerscope.analyze.typical import typical_pass
 from layerscope.graphs.skeleton import Stage
 from layerscope.regions import Region
 
+_MUCH: Final = 3
+"""A first expert product reads twice as much as the second; what durations say of it
+may be off by as much again."""
+
 _LABELS: Final = ("name", "role", "region")
 
 
@@ -19,9 +23,10 @@ def chain_of(kernels: pl.DataFrame, required: Mapping[str, int]) -> tuple[Stage,
     Which kernel reads what is not known. A kernel is taken to read for as long as it
     takes beyond the shortest kernel of the pass, and the bytes of a region are divided
     among its kernels in proportion, exactly; where all take as long as the shortest,
-    the first reads all. Where experts are routed, the kernel that reads most of the MoE
-    is taken to be the one that must wait for the routing. So a limit of such a chain
-    says what this number and order of kernels would cost with bytes spread as here.
+    the first reads all. Of a MoE, the first kernel that reads at least a third as much
+    as the one that reads most is taken to be the first to read experts, which must wait
+    for the routing. So a limit of such a chain says what this number and order of
+    kernels would cost with bytes spread as here.
 
     Args:
         kernels: `schema.KERNELS` of one (arm, experiment); more columns do not matter.
@@ -78,4 +83,5 @@ def _divided(total: int, weights: Mapping[int, int]) -> dict[int, int]:
 
 def _routed(listed: pl.DataFrame, sizes: Mapping[int, int]) -> int | None:
     places = listed.filter(pl.col("region") == Region.MOE)["place"].to_list()
-    return max(places, key=lambda place: sizes[place], default=None)
+    most = max((sizes[place] for place in places), default=0)
+    return next((place for place in places if sizes[place] * _MUCH >= most), None)

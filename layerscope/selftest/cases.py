@@ -260,7 +260,7 @@ CASES: Final = (
         other=with_change(_LARGE_PAIR, 0, start=Start.EARLY),
         expected=frozenset({Cause.OVERLAP}),
         demand=Demand.LITTLE,
-        reads=9,
+        reads=16,
     ),
     Case(
         name="nothing",

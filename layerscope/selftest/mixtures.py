@@ -49,6 +49,7 @@ MIXTURES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """What was added from one arm of `MIXED` to another, by the names of the latter."""
 
+
 def arm_before(added: str) -> str:
     """The arm of `MIXED` to which `added` was added."""
     names = [*MIXED]

@@ -15,7 +15,7 @@ from layerscope.units import format_number
 
 _LISTED: Final = (
     Column("case", "case", Kind.TEXT),
-    Column("difference", "the other arm differs in this", Kind.TEXT),
+    Column("difference", "differs in", Kind.TEXT),
     Column("expected", "expected on", Kind.TEXT),
 )
 _OUTCOMES: Final = (
@@ -66,7 +66,7 @@ def outcomes_report(outcomes: Sequence[Outcome], device: DeviceFacts) -> Report:
     )
     bound = format_number(100 * TOLERANCE, 0)
     return Report(
-        title=f"selftest: {passed} of {len(outcomes)} planted causes were found",
+        title=f"selftest: {passed} of {len(outcomes)} passed",
         facts=(
             Fact("device", ", ".join(filter(None, (device.name, device.architecture)))),
             Fact("driver", device.driver),
@@ -74,9 +74,9 @@ def outcomes_report(outcomes: Sequence[Outcome], device: DeviceFacts) -> Report:
         tables=tuple(table for table in tables if table.rows),
         notes=(
             (
-            f"a saving passes with all but {bound} % of it on the expected lines; a "
-            f"mixture, with every cause within {bound} % of its change of what adding "
-            "it changed"
+                f"a saving passes with all but {bound} % of it on the expected lines, "
+                f"a mixture with each line within {bound} % of its change of what "
+                "adding the cause changed"
             ),
         ),
         warnings=tuple(_warnings(outcomes)),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import torch
@@ -30,7 +31,7 @@ from layerscope.selftest.judging import Outcome, failed, judge, judge_mixture
 from layerscope.selftest.mixtures import CAUSES_ADDED, MIXED, MIXTURES, arm_before
 from layerscope.selftest.plan import MIXED_NAME
 from layerscope.selftest.workload import STEPS, PlantedWorkload, recipe
-from layerscope.study import ANCHOR_LENGTHS, AA_SUFFIX, Arm, CallableSpec, Study
+from layerscope.study import AA_SUFFIX, ANCHOR_LENGTHS, Arm, CallableSpec, Study
 
 _CAPTURES: Final = 5
 _BUDGET_S: Final = 6.0
@@ -48,7 +49,7 @@ def run_selftest(
     A study that cannot be measured has failed; the others are still made.
 
     Args:
-        names: of `cases.NAMES`.
+        names: of `plan.NAMES`.
         device: from `machine.usable_device`.
         options: `output` is a folder for the folders of the runs, by name.
 
@@ -93,21 +94,20 @@ def _overlaps(chain: Chain) -> bool:
 
 
 def _case(case: Case, setting: Setting) -> Outcome:
-    told = Outcome(
+    told = partial(
+        Outcome,
         name=case.name,
         difference=case.difference,
         expected=case.expected,
-        judged=failed("it was not measured"),
     )
     try:
         if case.demand is Demand.BALANCE:
             case = balanced(case, setting.device)
         run = _measure(case.name, case.arms, case.reads, setting)
     except (BackendError, MeasurementError) as error:
-        return replace(told, judged=failed(describe(error)))
+        return told(judged=failed(describe(error)))
     found, change = ledger(run, BASE, OTHER), _compare(run, BASE, OTHER)
-    return replace(
-        told,
+    return told(
         judged=judge(case, found, change),
         change=change,
         ledger=found,
@@ -117,27 +117,26 @@ def _case(case: Case, setting: Setting) -> Outcome:
 
 def _mixtures(setting: Setting) -> Iterator[Outcome]:
     outcomes = [
-        Outcome(
+        partial(
+            Outcome,
             name=" + ".join(added),
             difference=f"{', then '.join(added)} added",
             expected=frozenset[Cause]().union(*(CAUSES_ADDED[one] for one in added)),
-            judged=failed("it was not measured"),
         )
         for added in MIXTURES
     ]
     try:
         run = _measure(MIXED_NAME, MIXED, 1, setting)
     except (BackendError, MeasurementError) as error:
-        yield from (replace(o, judged=failed(describe(error))) for o in outcomes)
+        yield from (told(judged=failed(describe(error))) for told in outcomes)
         return
     times = pass_times(run.samples)
-    for outcome, added in zip(outcomes, MIXTURES, strict=True):
+    for told, added in zip(outcomes, MIXTURES, strict=True):
         ends = arm_before(added[0]), added[-1]
         found = ledger(run, *ends)
         marginals = {one: paired(times, arm_before(one), one) for one in added}
         judged, parts = judge_mixture(found, marginals)
-        yield replace(
-            outcome,
+        yield told(
             judged=judged,
             change=_compare(run, *ends),
             ledger=found,
@@ -165,9 +164,8 @@ def _measure(name: str, arms: Mapping[str, Chain], reads: int, setting: Setting)
     writer = RunWriter(setting.options.output / name, header)
     with partial_on_failure(writer):
         writer.checkpoint()  # from here on a killed run can be read, and says so
-        made_again = recipe(name, setting.device)
         budget_s = study.time_budget_s
-        bench = open_bench(workload, writer, setting.options, budget_s, made_again)
+        bench = open_bench(workload, writer, setting.options, budget_s, recipe(name))
         run_phases(bench, setting.recorder)
         return finish(writer, began_s, made_s)
 

@@ -75,8 +75,9 @@ class PlantedWorkload:
         self._work = [update for launch in base for update in launch.work]
         draw = generator(device, 0, "selftest")
         self._weights = _weights(self._sizes, device).random_(generator=draw)
-        starts = torch.empty((STEPS, ROWS, self._sizes.threads), dtype=torch.int32)
-        pool = starts.to(device).random_(generator=draw)
+        shape = (STEPS, ROWS, self._sizes.threads)
+        pool = torch.empty(shape, dtype=torch.int32, device=device)
+        pool.random_(generator=draw)
         self._vector = pool[0].clone()
         self._feed = make_feed(STEPS, (Pool(pool, self._vector),), device)
         self._sums = torch.stack([self._added(slot) for slot in self._weights])
@@ -205,20 +206,18 @@ class PlantedWorkload:
 
 def planted(
     name: str,
-    device: str,
     arms: Sequence[str],  # noqa: ARG001 (all are made: they share their weights)
     passes: int,
+    device: str,
 ) -> PlantedWorkload:
     """The workload of the study `name`, in another process; see `Recipe`."""
-    chosen = torch.device(device)
-    torch.cuda.set_device(chosen)
-    return PlantedWorkload(*planted_arms(name), passes, chosen)
+    return PlantedWorkload(*planted_arms(name), passes, torch.device(device))
 
 
-def recipe(name: str, device: torch.device) -> Recipe:
+def recipe(name: str) -> Recipe:
     """How another process makes the workload of the study `name`."""
     factory = f"{planted.__module__}:{planted.__name__}"
-    return Recipe(factory=factory, arguments={"name": name, "device": str(device)})
+    return Recipe(factory=factory, arguments={"name": name})
 
 
 def _check_memory(sizes: Sizes, device: torch.device) -> None:

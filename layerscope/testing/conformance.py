@@ -154,6 +154,7 @@ class _Suite:
         ran, kinds = set(), set()
         for spec in layers:
             reasons = registry.reasons(backend, default, spec, here)
+            reasons += _hazards(backend)
             if reasons:
                 self._leave_out(label(spec), "; ".join(reasons))
                 continue
@@ -254,6 +255,16 @@ class _Suite:
                     continue
                 self._found.checked.append(where)
                 self._fail(where, failures)
+
+
+def _hazards(backend: BackendSpec) -> list[str]:
+    """Why layers must not run in this process."""
+    if not backend.waits:
+        return []
+    return [
+        f"has kernels that wait for others ({', '.join(backend.waits)}), which must "
+        "first run in a process that can be ended: layerscope profile does so"
+    ]
 
 
 def _arms(backend: BackendSpec) -> Iterator[Arm]:

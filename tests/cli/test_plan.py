@@ -9,6 +9,7 @@ from layerscope import registry
 from layerscope.cli.options import ProfileOptions
 from layerscope.cli.plan import plan
 from layerscope.errors import BackendError, InputError
+from layerscope.experiment import Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec, Routing
@@ -53,15 +54,31 @@ def test_defaults_on_a_cpu() -> None:
 
 
 def test_defaults_on_a_gpu() -> None:
-    """A GPU measures a real layer in bf16 at three lengths."""
+    """A GPU measures a real layer in bf16 at three lengths, and edits its graphs."""
     planned = plan(ProfileOptions(arms="reference"), GPU)
     assert planned.study == Study(
         spec=LayerSpec(model=preset("qwen3-30b-a3b"), context=8192),
         arms=(Arm(backend="reference"),),
         draft=DraftSpec(model="qwen3-30b-a3b", vocab_size=151_936),
+        experiments=(
+            Experiment(serial="all"),
+            Experiment(without="attention"),
+            Experiment(serial="all", without="attention"),
+            Experiment(without="o_proj_all_reduce"),
+            Experiment(serial="all", without="o_proj_all_reduce"),
+            Experiment(without="moe"),
+            Experiment(serial="all", without="moe"),
+        ),
         lengths=(8, 16, 24),
     )
     assert planned.device == "cuda"
+
+
+def test_graphs_are_left_alone_where_that_is_asked_for() -> None:
+    """And on a CPU, where there are none."""
+    options = ProfileOptions(arms="reference", no_experiments=True)
+    assert plan(options, GPU).study.experiments == ()
+    assert plan(ProfileOptions(arms="reference"), CPU).study.experiments == ()
 
 
 EVERYTHING = ProfileOptions(
@@ -82,6 +99,7 @@ EVERYTHING = ProfileOptions(
     captures=2,
     seed=7,
     time_budget=5.0,
+    no_experiments=True,
     output=Path("here"),
 )
 

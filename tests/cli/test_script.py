@@ -128,7 +128,8 @@ def test_another_process_can_make_the_arms_of_a_script_again(
 ) -> None:
     """Those that are asked for, and the first, which all are compared with."""
     arms = "arms = {'base': torch.sin, 'other': torch.cos, 'fused': torch.sin}"
-    script = write(tmp_path, f"{dedent(LAYER)}\n{arms}\nskippable = ('moe',)")
+    more = "regions = None; skippable = ('moe',)"
+    script = write(tmp_path, f"{dedent(LAYER)}\n{arms}\n{more}")
     assert run(tmp_path, script) == 0
     recipe = measured.options.recipe
     assert recipe is not None

@@ -45,7 +45,7 @@ def test_an_event_is_a_node_without_a_record(player: GraphPlayer) -> None:
     replay = player.capture(body_of(workload, head_for(workload.feed), "base"), 1)
     kinds = [node.kind for node in replay.nodes]
     assert kinds.count("kernel") == len(kinds) - 1 == 9
-    assert kinds[5] not in ("kernel", "copy", "fill")
+    assert kinds[5] == "event record"
 
 
 def test_two_planted_causes_are_found(

@@ -15,7 +15,7 @@ from layerscope.report import (
     Traffic,
     build_report,
 )
-from tests import handmade
+from tests import edited, handmade
 
 
 def printed(report: Report, *, width: int, is_terminal: bool = False) -> list[str]:
@@ -130,6 +130,43 @@ def test_unknown_numbers_are_dashes() -> None:
     traffic = Traffic(touched=None, required=2_000, ratio=None)
     lines = printed(one_table(traffic, kind=Kind.TRAFFIC), width=120)
     assert lines[-1] == "–  / 2.000 kB"
+
+
+def test_changes_have_their_sign_and_ratios_two_digits() -> None:
+    """A change is in the unit of its table; sizes have units of their own."""
+    assert printed(one_table(1_500, -250, kind=Kind.CHANGE), width=80)[-5:] == [
+        "table, in µs",
+        "value",
+        "─────",
+        "+1.50",
+        "−0.25",
+    ]
+    assert printed(one_table(1.5, None, kind=Kind.RATIO), width=80)[-2:] == [
+        " 1.50",
+        "    –",
+    ]
+    sizes = printed(one_table(6_000_000, kind=Kind.SIZE), width=80)
+    assert sizes[-4:] == ["table", "   value", "────────", "6.000 MB"]
+
+
+def test_headlines_come_before_the_facts() -> None:
+    """Each is a paragraph of its own, apart from the facts; either may be missing."""
+    found = Fact("fused", "−10.0 µs: overlap −4.0")
+    report = Report("title", (Fact("device", "GPU"),), (), headlines=(found, found))
+    line = "fused: −10.0 µs: overlap −4.0"
+    assert printed(report, width=80) == ["title", line, line, "", "device  GPU"]
+    alone = Report("title", (), (), headlines=(found,))
+    assert printed(alone, width=80) == ["title", line]
+    styled = printed(alone, width=80, is_terminal=True)
+    assert styled[1].startswith("\x1b[1mfused: \x1b[0m")
+
+
+def test_experiments_fit_80_columns() -> None:
+    """Ledger, corners, knock-outs and bounds are neither cut nor wider."""
+    lines = printed(build_report(edited.run()), width=80)
+    assert max(map(len, lines)) <= 80
+    assert not any(re.search(r"[a-z]…", line) for line in lines)
+    assert "overlap of fused and of reference, one pass, in µs" in lines
 
 
 def test_counts_that_vary_have_a_decimal() -> None:

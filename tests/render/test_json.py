@@ -1,7 +1,7 @@
 import json
 
 from layerscope.render.json import render
-from layerscope.report import build_report
+from layerscope.report import Fact, Report, build_report
 from layerscope.run import Run
 from tests import handmade
 
@@ -54,6 +54,8 @@ def test_the_rest_of_the_document() -> None:
     assert list(document) == [
         "title",
         "path",
+        "headlines",
+        "differences",
         "facts",
         "tables",
         "notes",
@@ -68,6 +70,17 @@ def test_the_rest_of_the_document() -> None:
     assert isinstance(header, dict)
     assert header["status"] == "complete"
     assert header["study"]["spec"]["model"]["name"] == "paper-moe"
+
+
+def test_a_report_of_two_runs_has_its_parts_too() -> None:
+    """Without a run, its parts are there in the same form, headlines first."""
+    draft = Report("draft", (), (), headlines=(Fact("fused", "slower"),))
+    report = Report("layer", (), (), differences=("tp: 1 against 4",), parts=(draft,))
+    document = json.loads(render(report))
+    assert document["differences"] == ["tp: 1 against 4"]
+    (part,) = document["parts"]
+    assert (part["title"], part["headlines"]) == ("draft", {"fused": "slower"})
+    assert part["parts"] == []
 
 
 def test_what_is_not_finite_is_null() -> None:

@@ -103,6 +103,18 @@ def test_notes_say_how_to_read_the_tables() -> None:
             "serving kernel chain"
         ),
         "fused: moe ran on reference (fused covers attention and o_proj_all_reduce)",
+        (
+            "hidden behind other kernels, a pass: reference 0 ns, fused 1.000 µs; that "
+            "is no line of an observed ledger"
+        ),
+        (
+            "fused: from records alone: reference has no serial twin: none was asked "
+            "for; fused has no serial twin: none was asked for"
+        ),
+        (
+            "fused: overlap against faster kernels is not separable: kernels run "
+            "beside each other in fused"
+        ),
     )
 
 
@@ -183,6 +195,7 @@ def test_every_total_is_its_profiled_pass(times: list[tuple[int, int]]) -> None:
         start_ns=pl.Series(starts), duration_ns=pl.Series(durations)
     )
     tables = build_report(replace(run, kernels=kernels)).tables
-    for arm, table in zip(tables[0].rows, tables[1:], strict=True):
+    by_region = [table for table in tables if table.title.startswith("regions of")]
+    for arm, table in zip(tables[0].rows, by_region, strict=True):
         *_, profiled_ns, _ = arm
         assert table.rows[-1][2] == profiled_ns

@@ -1,9 +1,11 @@
+from typing import Any
+
 import pytest
 
 from layerscope.environment import DeviceFacts
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import LayerSpec
-from layerscope.report.document import Interval
+from layerscope.report.document import Interval, Table
 from layerscope.report.limits import (
     Limits,
     limits_report,
@@ -11,6 +13,7 @@ from layerscope.report.limits import (
     reads_table,
     speeds_table,
 )
+from layerscope.report.measures import measures
 from layerscope.run_header import Bound, ReadCost
 from tests import handmade
 
@@ -31,6 +34,12 @@ def bound(name: str, pass_ns: float, kernels: int = 14) -> Bound:
         kernels=kernels,
         bytes=1_000_000,
     )
+
+
+def speeds(**changes: Any) -> list[Table]:  # noqa: ANN401 (any field of the header)
+    """The tables of the run on paper, with `changes` to its header."""
+    run = handmade.run(**changes)
+    return list(speeds_table(run.header, measures(run).regions))
 
 
 BOUNDS = (bound("no PDL", 50_000.0), bound("one read", 20_000.0, kernels=1))
@@ -79,7 +88,7 @@ def test_a_report_has_a_table_for_each_number_of_ranks() -> None:
 
 def test_regions_are_held_against_one_cold_read_of_their_bytes() -> None:
     """Shares of the run on paper, whose regions have one kernel each."""
-    (table,) = speeds_table(handmade.run(reads=READS))
+    (table,) = speeds(reads=READS)
     assert [column.key for column in table.columns] == [
         *("arm", "region", "kernels", "required_bytes", "share_mean_ns"),
         *("speed_tb_per_s", "cold_read_ns", "ratio", "kernel_speed_tb_per_s"),
@@ -100,9 +109,9 @@ def test_regions_are_held_against_one_cold_read_of_their_bytes() -> None:
 @pytest.mark.parametrize("reads", [[], READS[:1]])
 def test_without_a_curve_there_is_no_such_table(reads: list[ReadCost]) -> None:
     """One point is none: there is nothing between."""
-    assert list(speeds_table(handmade.run(reads=reads))) == []
+    assert speeds(reads=reads) == []
 
 
 def test_without_known_bytes_there_is_no_such_table() -> None:
     """As of foreign callables, whose bytes nobody knows."""
-    assert list(speeds_table(handmade.run(reads=READS, bytes=[]))) == []
+    assert speeds(reads=READS, bytes=[]) == []

@@ -37,7 +37,7 @@ def kernels(*passes: tuple[tuple[str, str, str | None, int], ...]) -> pl.DataFra
 
 
 def test_bytes_go_to_kernels_by_their_time_beyond_the_shortest() -> None:
-    """Regions close to the byte; the largest of the MoE needs the routing."""
+    """Regions close to the byte; the first product of the MoE needs the routing."""
     required = {"attention": 9_001, "moe": 750, "mlp": 5}
     assert chain_of(kernels(PASS, PASS, PASS), required) == (
         Stage(name="norm", region="attention", bytes=0),
@@ -47,6 +47,19 @@ def test_bytes_go_to_kernels_by_their_time_beyond_the_shortest() -> None:
         Stage(name="gate_up", region="moe", bytes=500, needs_routing=True),
         Stage(name="down", region="moe", bytes=250),
     )
+
+
+def test_the_first_kernel_that_reads_much_of_the_experts_needs_the_routing() -> None:
+    """Also where the second product takes longer; a router, however slow, does not."""
+    listed = (
+        ("moe", "norm", None, 1_000),
+        ("moe", "router", None, 3_000),
+        ("moe", "up", None, 6_000),
+        ("moe", "down", None, 12_000),
+    )
+    chain = chain_of(kernels(listed, listed), {"moe": 1_800})
+    assert [stage.bytes for stage in chain] == [0, 200, 500, 1_100]
+    assert [stage.name for stage in chain if stage.needs_routing] == ["up"]
 
 
 def test_durations_are_medians_and_odd_passes_do_not_count() -> None:

@@ -91,7 +91,9 @@ def test_other_code_is_planted_where_it_counts(case: Case) -> None:
 def test_roles_pair_kernels_that_are_not_merged(case: Case) -> None:
     """A role is of one kernel on either side, or of a different number on both."""
     base, other = roles(case.base), roles(case.other)
-    assert all(base[role] == other[role] == 1 or base[role] > other[role] for role in base)
+    assert all(
+        base[role] == other[role] == 1 or base[role] > other[role] for role in base
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -107,6 +109,8 @@ def test_overlap_is_planted_alone(case: Case) -> None:
 def test_only_balanced_arms_spin() -> None:
     """For a time that is set when it is known."""
     spinning = {
-        case.name for case in CASES if any(one.spin_ns for one in (*case.base, *case.other))
+        case.name
+        for case in CASES
+        if any(one.spin_ns for one in (*case.base, *case.other))
     }
     assert spinning == {case.name for case in CASES if case.demand is Demand.BALANCE}

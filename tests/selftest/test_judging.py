@@ -17,7 +17,12 @@ def case(name: str) -> Case:
 
 @pytest.mark.parametrize(
     ("on_overlap_us", "passed", "share"),
-    [(-9.5, True, 0.95), (-9.4, False, 0.94), (-10.5, True, 1.05), (-10.6, False, 1.06)],
+    [
+        (-9.5, True, 0.95),
+        (-9.4, False, 0.94),
+        (-10.5, True, 1.05),
+        (-10.6, False, 1.06),
+    ],
 )
 def test_a_saving_passes_with_95_percent_where_it_was_planted(
     on_overlap_us: float, share: float, *, passed: bool
@@ -91,7 +96,9 @@ def test_overlap_without_a_gain_is_told_as_none(
     change_us: float, lines_us: dict[Cause, float], *, passed: bool
 ) -> None:
     """However much of the time is hidden, the line is what was saved."""
-    judged = judge(case("bandwidth"), ledger(change_us, lines_us), comparison(change_us))
+    judged = judge(
+        case("bandwidth"), ledger(change_us, lines_us), comparison(change_us)
+    )
     assert judged.passed is passed
     assert judged.text.endswith("of the pass, while 40.00 µs of it are hidden")
 

@@ -3,6 +3,7 @@ import torch
 
 from layerscope.environment import DeviceFacts
 from layerscope.errors import MeasurementError
+from layerscope.graphs import device as devices
 from layerscope.selftest import machine
 
 
@@ -26,8 +27,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Paper GPU")
-    monkeypatch.setattr(machine.devices, "resolve", lambda _: device)
-    monkeypatch.setattr(machine.devices, "refusals", lambda _: ["MIG is enabled"])
+    monkeypatch.setattr(devices, "resolve", lambda _: device)
+    monkeypatch.setattr(devices, "refusals", lambda _: ["MIG is enabled"])
     monkeypatch.setattr(machine, "has_cuda_bindings", lambda _: False)
     return device
 
@@ -48,7 +49,7 @@ def test_a_gpu_without_a_reason_against_it_is_used(
 ) -> None:
     """The current one."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    monkeypatch.setattr(machine.devices, "refusals", lambda _: [])
+    monkeypatch.setattr(devices, "refusals", lambda _: [])
     monkeypatch.setattr(machine, "has_cuda_bindings", lambda _: True)
     monkeypatch.setattr(machine, "find_spec", lambda _: DeviceFacts)
     assert machine.usable_device() == gpu

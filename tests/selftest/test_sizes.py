@@ -9,8 +9,9 @@ from layerscope.study import ANCHOR_LENGTHS
 
 def gpu(processors: int, l2_bytes: int) -> DeviceFacts:
     """A GPU with so many processors and such a cache."""
-    facts = {"processors": processors, "l2_bytes": l2_bytes}
-    return DeviceFacts(type="cuda", name="Paper GPU", **facts)
+    return DeviceFacts(
+        type="cuda", name="Paper GPU", processors=processors, l2_bytes=l2_bytes
+    )
 
 
 def test_sizes_of_a_chain_of_eight_kernels() -> None:
@@ -44,6 +45,6 @@ def test_no_pass_finds_its_weights_in_the_cache(
     """Before a pass's weights are read again, 5 times the cache was read."""
     arms, reads = planted_arms(name)
     sizes = sizes_of(arms, reads, gpu(processors, l2_bytes), passes)
-    between = min(sizes.slots, min(ANCHOR_LENGTHS)) * sizes.chunks * sizes.chunk_bytes
+    between = min(sizes.slots, *ANCHOR_LENGTHS) * sizes.chunks * sizes.chunk_bytes
     assert between >= 5 * l2_bytes or passes < min(ANCHOR_LENGTHS)
     assert 1 <= sizes.slots <= passes

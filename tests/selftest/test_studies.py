@@ -15,10 +15,12 @@ from layerscope.selftest import studies
 from layerscope.selftest.cases import CASES
 from layerscope.selftest.mixtures import MIXED
 from layerscope.selftest.plan import planted_arms
+from layerscope.study import CallableSpec
 from tests import handmade
 from tests.selftest.ledgers import comparison, exactly, ledger
 
 VECTOR = torch.zeros(2, 1024, dtype=torch.int32)
+REASON = "the device is out of order"
 LESS = next(case for case in CASES if case.name == "less")
 
 
@@ -43,7 +45,7 @@ def test_a_study_asks_for_serial_twins() -> None:
     assert [arm.name for arm in study.all_arms] == ["base", "other", "base (A/A)"]
     assert study.experiments == (SERIAL,)
     assert (study.captures, study.time_budget_s) == (5, 6.0)
-    assert study.spec.inputs == ("int32 [2, 1024]",)
+    assert study.spec == CallableSpec(inputs=("int32 [2, 1024]",), tolerance=0.0)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,13 @@ def test_a_study_that_cannot_be_measured_has_failed(
     """With the reason, and without figures; one case and all mixtures alike."""
 
     def fail(*_: object) -> Run:
-        raise kind("the device is out of order")
+        raise kind(REASON)
 
     monkeypatch.setattr(studies, "_measure", fail)
     for outcome in (studies._case(LESS, setting), *studies._mixtures(setting)):
         assert not outcome.judged.passed
-        assert outcome.judged.text == "the device is out of order"
-        assert outcome.ledger is outcome.change is None
+        assert outcome.judged.text == REASON
+        assert (outcome.ledger, outcome.change) == (None, None)
 
 
 def test_mixtures_share_a_study(

@@ -11,7 +11,7 @@ pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
 from layerscope.errors import MeasurementError
 from layerscope.graphs.edits import Allowed
 from layerscope.selftest import workload as module
-from layerscope.selftest.cases import Launch
+from layerscope.selftest.cases import Chain
 from layerscope.selftest.plan import NAMES, planted_arms
 from layerscope.selftest.workload import PlantedWorkload, recipe
 
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 PASSES = 3
 
 
-def updated(workload: PlantedWorkload, chain: tuple[Launch, ...], passes: int) -> Tensor:
+def updated(workload: PlantedWorkload, chain: Chain, passes: int) -> Tensor:
     """What kernels would make of the first vector, number by number, on one element."""
     vector = [int(row[7]) for row in workload.feed.pools[0].rows[0]]
     sizes = workload._sizes
@@ -103,13 +103,12 @@ def test_kernels_of_a_role_follow_each_other(name: str) -> None:
 
 
 def test_another_process_makes_the_same_workload(
-    monkeypatch: pytest.MonkeyPatch, workload: PlantedWorkload
+    workload: PlantedWorkload,
 ) -> None:
     """The recipe names what makes it, and with what."""
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    made = recipe("less", CPU)
+    made = recipe("less")
     assert made.factory == "layerscope.selftest.workload:planted"
-    again = module.planted(**made.arguments, arms=["other"], passes=2)
+    again = module.planted(**made.arguments, arms=["other"], passes=2, device="cpu")
     assert again._sizes == replace(workload._sizes, slots=2)
     assert again._arms == workload._arms
 

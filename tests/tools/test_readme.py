@@ -1,3 +1,5 @@
+import pytest
+
 from tools import readme
 
 
@@ -21,7 +23,8 @@ def test_text_without_commands_stays() -> None:
     assert readme.updated(text, lambda _: "unused") == text
 
 
-def test_readme_is_up_to_date() -> None:
-    """README.md shows what the commands it names print today: run `make readme`."""
-    text = readme.README.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", readme.DOCUMENTS)
+def test_documents_are_up_to_date(name: str) -> None:
+    """Each shows what the commands it names print today: run `make readme`."""
+    text = (readme.ROOT / name).read_text(encoding="utf-8")
     assert readme.updated(text, readme.output) == text

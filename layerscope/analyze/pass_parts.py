@@ -1,0 +1,183 @@
+"""The time of an arm's pass, by what could give it back; for its diagnosis."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from layerscope.analyze.read_curve import cold_read_ns
+from layerscope.analyze.shares import kernel_shares
+from layerscope.analyze.statistics import anchor, pass_times
+from layerscope.experiment import CAPTURED, SERIAL
+from layerscope.layers.spec import LayerSpec
+from layerscope.run import Run
+from layerscope.run_header import RunHeader
+from layerscope.study import AA_SUFFIX
+
+SHORT_KERNEL_NS: Final = 2_000
+"""Kernels up to this long count as launches where cold reads were not calibrated: it is
+what one kernel takes that reads 1 MB on an H200, most of it its launch and its tail."""
+
+_NO_PDL: Final = "no PDL"
+_LEGAL: Final = "legal early start"
+_ONE_READ: Final = "one read"
+
+_FEWEST_READS: Final = 2
+"""Calibrated reads that a line between sizes needs."""
+
+_PASS: Final = ("capture", "round", "replay", "pass_index")
+_TALKING: Final = r"(?i)nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedPass:
+    """A profiled pass, every advance of its frontier in one part; means in ns."""
+
+    kernels: float
+    short_kernels: float
+    """Those that are no longer than a launch takes."""
+
+    launch_gap_ns: float
+    programmatic_gap_ns: float
+    """Gaps that kernels behind programmatic edges end."""
+
+    short_ns: float
+    talking_ns: float
+    """Gaps and kernels of communication between real ranks."""
+
+    working_ns: float
+    """Kernels that are none of these."""
+
+    @property
+    def pass_ns(self) -> float:
+        """The increment of the pass: what the parts add up to."""
+        gaps_ns = self.launch_gap_ns + self.programmatic_gap_ns
+        return gaps_ns + self.short_ns + self.talking_ns + self.working_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a pass could be and do; ns a pass, None where it was not measured."""
+
+    one_read_ns: float | None
+    """One kernel that reads all required bytes."""
+
+    legal_ns: float | None
+    """The standard chain of the layer, each kernel as early as it legally can be."""
+
+    promised_ns: float | None
+    """What such starts save the arm's kernels, or else the standard chain's."""
+
+    benefit_ns: float | None
+    """What overlap gives the arm: its serial twin less its anchor."""
+
+    wait_ns: float | None
+    """By how much durations exceed those in the serial twin: waits inside kernels."""
+
+
+def recorded_pass(run: Run, arm: str) -> RecordedPass | None:
+    """The profiled pass of `arm`, as captured; None where none was recorded."""
+    swept = _swept(run, arm, CAPTURED)
+    if swept.is_empty():
+        return None
+    programmatic: Collection[int] = run.header.programmatic.get(arm, [])
+    name, duration = pl.col("name"), pl.col("duration_ns")
+    talks = name.str.contains(_TALKING) & pl.lit(_has_ranks(run.header))
+    short = ~talks & (duration <= _short_ns(run.header))
+    behind = ~talks & pl.col("node").is_in(list(programmatic))
+    gap, exclusive = pl.col("gap_ns"), pl.col("exclusive_ns")
+    passes = swept.select(_PASS).n_unique()
+    sums = swept.select(
+        kernels=pl.len(),
+        short_kernels=short.sum(),
+        launch_gap_ns=gap.filter(~talks & ~behind).sum(),
+        programmatic_gap_ns=gap.filter(behind).sum(),
+        short_ns=exclusive.filter(short).sum(),
+        talking_ns=(gap + exclusive).filter(talks).sum(),
+        working_ns=exclusive.filter(~talks & ~short).sum(),
+    ).row(0, named=True)
+    return RecordedPass(**{name: value / passes for name, value in sums.items()})
+
+
+def limits(run: Run, arm: str) -> Limits:
+    """What `arm` is held against."""
+    header, times = run.header, pass_times(run.samples)
+    early_ns, late_ns = (bound(header, arm, name) for name in (_LEGAL, _NO_PDL))
+    promised_ns = None
+    if early_ns is not None and late_ns is not None:
+        promised_ns = max(0.0, late_ns - early_ns)
+    benefit_ns = (
+        anchor(times, arm, experiment=SERIAL.name).value - anchor(times, arm).value
+    )
+    one_read_ns = bound(header, arm, _ONE_READ)
+    if one_read_ns is None and len(header.reads) >= _FEWEST_READS:
+        required = sum(required_bytes(header, arm).values())
+        one_read_ns = cold_read_ns(header.reads, required) if required else None
+    return Limits(
+        one_read_ns=one_read_ns,
+        legal_ns=bound(header, "", _LEGAL),
+        promised_ns=promised_ns,
+        benefit_ns=None if math.isnan(benefit_ns) else benefit_ns,
+        wait_ns=_wait(run, arm),
+    )
+
+
+def bound(header: RunHeader, arm: str, name: str) -> float | None:
+    """A bound in ns: of the arm's own kernels, or else of the standard chain."""
+    found = {each.arm: each.pass_ns for each in header.bounds if each.name == name}
+    return found.get(arm, found.get(""))
+
+
+def required_bytes(header: RunHeader, arm: str) -> dict[str, int]:
+    """Bytes that each region of a pass must move."""
+    own = arm.removesuffix(AA_SUFFIX)
+    return {each.region: each.required for each in header.bytes if each.arm == own}
+
+
+def furthest_region(run: Run, arm: str) -> str:
+    """The region that takes most beyond one cold read of what it must move.
+
+    Empty where reads were not calibrated, or nothing was recorded.
+    """
+    reads, needed = run.header.reads, required_bytes(run.header, arm)
+    swept = _swept(run, arm, CAPTURED)
+    if len(reads) < _FEWEST_READS or swept.is_empty():
+        return ""
+    passes = swept.select(_PASS).n_unique()
+    share_ns = (pl.col("gap_ns") + pl.col("exclusive_ns")).sum() / passes
+    shares: dict[str, float] = dict(
+        swept.group_by("region", maintain_order=True).agg(share_ns=share_ns).iter_rows()
+    )
+    return max(
+        shares,
+        key=lambda region: shares[region] - cold_read_ns(reads, needed.get(region, 0)),
+    )
+
+
+def _wait(run: Run, arm: str) -> float | None:
+    """Durations as captured less those of the serial twin, where both were recorded."""
+    swept = [_swept(run, arm, experiment) for experiment in (CAPTURED, SERIAL.name)]
+    if any(each.is_empty() for each in swept):
+        return None
+    captured_ns, serial_ns = (
+        int(each["duration_ns"].sum()) / each.select(_PASS).n_unique() for each in swept
+    )
+    return max(0.0, captured_ns - serial_ns)
+
+
+def _swept(run: Run, arm: str, experiment: str) -> pl.DataFrame:
+    return kernel_shares(
+        run.kernels.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
+    )
+
+
+def _has_ranks(header: RunHeader) -> bool:
+    """Whether communication is in the pass: not in a slice of one rank."""
+    spec = header.study.spec
+    return not isinstance(spec, LayerSpec) or (spec.tp > 1 and not spec.shard_shaped)
+
+
+def _short_ns(header: RunHeader) -> float:
+    return header.reads[0].duration_ns if header.reads else SHORT_KERNEL_NS

@@ -1,0 +1,120 @@
+"""Two arms of a run against each other: what the change between them comes from."""
+
+from layerscope.analyze.ledger import ledger
+from layerscope.analyze.statistics import (
+    Comparison,
+    anchor,
+    compare,
+    noise_floor,
+    pass_times,
+)
+from layerscope.errors import InputError
+from layerscope.report.document import (
+    Column,
+    Fact,
+    Interval,
+    Kind,
+    Report,
+    Table,
+)
+from layerscope.report.facts import floor_text
+from layerscope.report.ledger import headline, ledger_notes, ledger_tables
+from layerscope.report.tables import against, change_cell, unfused_notes
+from layerscope.report.work import noun, title
+from layerscope.run import Run
+
+_ARMS = (
+    Column("arm", "arm", Kind.TEXT),
+    Column("anchor_ns", "anchor", Kind.INTERVAL),
+    Column("change_ns", "change", Kind.INTERVAL),
+)
+
+
+def compare_arms(run: Run, arms: tuple[str, str]) -> Report:
+    """The ledger from the first of two arms to the second, and what it rests on.
+
+    Args:
+        run: what holds both.
+        arms: two of its names, the A/A arm's too. Drafts have the same ones.
+
+    Raises:
+        InputError: an arm is not in the run.
+    """
+    for arm in arms:
+        check_arm(run, arm)
+    drafts = () if run.draft is None else (run.draft,)
+    parts = tuple(_report(draft, arms) for draft in drafts if _has(draft, arms))
+    return _report(run, arms, parts)
+
+
+def check_arm(run: Run, arm: str) -> None:
+    """Refuse an arm that `run` does not have.
+
+    Raises:
+        InputError: naming those that it has.
+    """
+    known = arm_names(run)
+    if arm not in known:
+        msg = f"{run.path} has no arm {arm!r}; it has {', '.join(known)}"
+        raise InputError(msg)
+
+
+def arm_names(run: Run) -> tuple[str, ...]:
+    """Every arm of the run's study, the A/A arm last."""
+    return tuple(arm.name for arm in run.header.study.all_arms)
+
+
+def _has(run: Run, arms: tuple[str, str]) -> bool:
+    return set(arms) <= set(arm_names(run))
+
+
+def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> Report:
+    base, other = arms
+    header, times = run.header, pass_times(run.samples)
+    floor_ns = noise_floor(times, arm_names(run)[0], arm_names(run)[-1])
+    comparison = compare(times, base, other, floor_ns)
+    found = ledger(run, base, other)
+    words = against(header, base)
+    base_ns = anchor(times, base).value
+    return Report(
+        title=f"{title(header.study.spec)}: {other} {words}",
+        headlines=(headline(found, comparison, words),),
+        facts=(
+            Fact("run", str(run.path)),
+            Fact("noise floor", floor_text(floor_ns, base_ns, header)),
+        ),
+        tables=(
+            _arm_table(run, arms, comparison),
+            *ledger_tables(found, words),
+        ),
+        notes=(*unfused_notes(header, arms), *ledger_notes(found)),
+        warnings=partial_warnings(run),
+        parts=parts,
+    )
+
+
+def partial_warnings(*runs: Run) -> tuple[str, ...]:
+    """A line for every run that stopped before its plan was done."""
+    return tuple(
+        f"{run.path} is partial: {run.header.status_reason}"
+        for run in runs
+        if run.header.status == "partial"
+    )
+
+
+def _arm_table(run: Run, arms: tuple[str, str], comparison: Comparison) -> Table:
+    times = pass_times(run.samples)
+    changes = (None, change_cell(comparison, is_judged=True))
+    anchors = [anchor(times, arm) for arm in arms]
+    return Table(
+        title=f"{noun(run.header.study.spec)}: one pass",
+        columns=_ARMS,
+        rows=tuple(
+            (
+                arm,
+                Interval(found.value, found.low, found.high) if found.samples else None,
+                change,
+            )
+            for arm, found, change in zip(arms, anchors, changes, strict=True)
+        ),
+    )

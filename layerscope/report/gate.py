@@ -1,0 +1,134 @@
+"""Whether a run is slower than another by more than is allowed."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from layerscope.analyze.across_runs import Gate, Outcome, across, gate
+from layerscope.analyze.same_work import refuse_different
+from layerscope.errors import InputError
+from layerscope.report.across_runs import (
+    COLUMNS,
+    arm_label,
+    change_text,
+    row,
+    run_facts,
+)
+from layerscope.report.comparison import arm_names, check_arm, partial_warnings
+from layerscope.report.document import Column, Fact, Kind, Report, Table
+from layerscope.report.work import noun, title
+from layerscope.run import Run
+from layerscope.study import AA_SUFFIX
+from layerscope.units import format_ns, format_percent
+
+_OUTCOME: Final = (
+    Column("outcome", "gate", Kind.TEXT),
+    Column("reason", "reason", Kind.TEXT),
+)
+_ADVICE: Final = "record both runs alike, on one machine"
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """What a gate says, and the numbers behind it."""
+
+    outcome: Outcome
+    """The worst of all arms: a failure before what is unknown before a pass."""
+
+    report: Report
+    """One headline an arm, drafts included."""
+
+
+def gate_runs(
+    run: Run, against: Run, allowed: float, arms: tuple[str, ...] = ()
+) -> GateReport:
+    """Whether arms of `run` are slower than in `against` by more than `allowed`.
+
+    Drafts are judged likewise, where both runs have them.
+
+    Args:
+        run: what is judged.
+        against: what it is judged by.
+        allowed: a fraction of the time before, such as 0.02.
+        arms: which; none stands for all of `against`.
+
+    Raises:
+        InputError: the runs differ in what matters, or an arm is in one of them only.
+    """
+    refuse_different(against.header, run.header, _ADVICE)
+    chosen = arms or _arms(against)
+    for arm in chosen:
+        check_arm(against, arm)
+        if arm not in arm_names(run):
+            msg = (
+                f"{arm} is in {against.path} and not in {run.path}; "
+                "choose arms of both with --arm"
+            )
+            raise InputError(msg)
+    gates = [gate(across(against, run, arm, arm), allowed) for arm in chosen]
+    drafts = _draft_gates(run, against, allowed, chosen)
+    outcomes = {each.outcome for each in (*gates, *drafts)}
+    worst = next(
+        (each for each in (Outcome.FAIL, Outcome.UNKNOWN) if each in outcomes),
+        Outcome.PASS,
+    )
+    spec = run.header.study.spec
+    tables = [_table(noun(spec), gates)]
+    if drafts:
+        tables.append(_table("draft", drafts))
+    report = Report(
+        title=f"{title(spec)}: {worst}",
+        headlines=(
+            *(_line(each, arm_label(each.across)) for each in gates),
+            *(_line(each, f"{arm_label(each.across)}, draft") for each in drafts),
+        ),
+        facts=run_facts(against, run),
+        tables=tuple(tables),
+        notes=tuple(
+            f"{arm} is not judged: {against.path} has no such arm"
+            for arm in _arms(run)
+            if not arms and arm not in arm_names(against)
+        ),
+        warnings=partial_warnings(against, run),
+    )
+    return GateReport(worst, report)
+
+
+def _arms(run: Run) -> tuple[str, ...]:
+    return tuple(arm for arm in arm_names(run) if not arm.endswith(AA_SUFFIX))
+
+
+def _draft_gates(
+    run: Run, against: Run, allowed: float, arms: tuple[str, ...]
+) -> list[Gate]:
+    """The gates of the drafts of both runs, of those `arms` that both have."""
+    if run.draft is None or against.draft is None:
+        return []
+    refuse_different(against.draft.header, run.draft.header, _ADVICE)
+    known = set(arm_names(run.draft)) & set(arm_names(against.draft))
+    return [
+        gate(across(against.draft, run.draft, arm, arm), allowed)
+        for arm in arms
+        if arm in known
+    ]
+
+
+def _table(measured: str, gates: list[Gate]) -> Table:
+    return Table(
+        title=f"{measured}: one pass, not paired",
+        columns=(*COLUMNS, *_OUTCOME),
+        rows=tuple((*row(each.across), each.outcome, each.reason) for each in gates),
+    )
+
+
+def _line(found: Gate, name: str) -> Fact:
+    compared = found.across
+    anchors = (
+        f"{format_ns(compared.other.value)} against {format_ns(compared.base.value)}"
+    )
+    why = f"; {found.reason}" if found.outcome is Outcome.UNKNOWN else ""
+    return Fact(
+        f"{found.outcome}: {name}",
+        f"{anchors}, {change_text(compared)}; "
+        f"allowed {format_percent(found.allowed, signed=True)}, "
+        f"noise floor {format_ns(compared.floor_ns)}{why}",
+    )

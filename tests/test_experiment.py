@@ -1,0 +1,35 @@
+import pytest
+
+from layerscope.experiment import SERIAL, Experiment, usual
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name"),
+    [
+        (Experiment(), "captured"),
+        (SERIAL, "serial"),
+        (Experiment(serial="passes"), "serial passes"),
+        (Experiment(serial="moe"), "serial moe"),
+        (Experiment(without="moe"), "without moe"),
+        (Experiment(serial="all", without="moe"), "serial, without moe"),
+        (Experiment(programmatic=True), "programmatic"),
+        (Experiment(delay="moe", delay_ns=2000), "moe delayed by 2000 ns"),
+    ],
+)
+def test_an_experiment_is_named_by_what_it_changes(
+    experiment: Experiment, name: str
+) -> None:
+    """As frames and reports call it."""
+    assert experiment.name == name
+
+
+def test_every_arm_is_asked_for_its_twin_and_each_region_left_out_of_both() -> None:
+    """The twin comes first: whether it is the captured graph itself decides others."""
+    names = [experiment.name for experiment in usual(["attention", "moe"])]
+    assert names == [
+        "serial",
+        "without attention",
+        "serial, without attention",
+        "without moe",
+        "serial, without moe",
+    ]
