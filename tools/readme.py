@@ -1,4 +1,4 @@
-"""Writes the outputs that README.md shows anew: those of layerscope, and of scripts.
+"""Writes anew the outputs that README.md and docs show: of layerscope, and of scripts.
 
 A shown output stands between two comments, of which the first names the command::
 
@@ -9,7 +9,7 @@ A shown output stands between two comments, of which the first names the command
 
 What layerscope prints is shown as it is, what a script prints is Markdown.
 
-Usage: ``python tools/readme.py``. A test fails where README.md is not up to date.
+Usage: ``python tools/readme.py``. A test fails where a document is not up to date.
 """
 
 import os
@@ -21,7 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+DOCUMENTS = ("README.md", "docs/gate.md", "docs/ledger.md")
+"""Those that show outputs."""
+
 COLUMNS = 100
 
 _SHOWN = re.compile(
@@ -67,9 +69,10 @@ def output(command: list[str]) -> str:
 
 
 def main() -> None:
-    """Bring README.md up to date."""
-    text = README.read_text(encoding="utf-8")
-    README.write_text(updated(text, output), encoding="utf-8")
+    """Bring every document up to date."""
+    for name in DOCUMENTS:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        (ROOT / name).write_text(updated(text, output), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,23 +24,19 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, o
 def test_the_ledger_of_a_layer_and_of_its_draft(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Lines and residual add up to the change, and most of it is other kernels.
-
-    Neither run has serial twins, so both ledgers are observed.
-    """
+    """Lines and residual add up to the change; the residual is below 3 % of a pass."""
     arguments = ("compare", WHOLE, "--arms", "reference,torch_compile")
     whole = document(capsys, *arguments)
     assert isinstance(whole["parts"], list)
     for report in (whole, *whole["parts"]):
-        _, causes, regions = report["tables"]
-        assert "in records" in causes["title"]
+        arms, causes, *_ = report["tables"]
+        assert causes["title"].startswith("ledger of torch_compile, ")
         changes = {row["cause"]: row["change_ns"]["value"] for row in causes["rows"]}
         total = changes.pop("change")
         assert sum(changes.values()) == pytest.approx(total)
-        assert abs(changes["residual"]) < 0.03 * abs(total)
-        assert changes["replaced, not separable"] < 0.5 * total < 0
-        shares = sum(row["sum_ns"] for row in regions["rows"])
-        assert shares == pytest.approx(total, rel=0.01)
+        assert total < 0
+        base_ns = arms["rows"][0]["anchor_ns"]["value"]
+        assert abs(changes["residual"]) < 0.03 * base_ns
 
 
 def test_callables_are_compared_too(capsys: pytest.CaptureFixture[str]) -> None:
