@@ -136,7 +136,19 @@ class Bench:
         ]
         for length, replay in made:
             self.variants[arm, experiment.name, length] = replay
-        self._warm(replay for _, replay in made)
+        if experiment.without:
+            self._warm_after_whole(arm, [replay for _, replay in made])
+        else:
+            self._warm(replay for _, replay in made)
+
+    def _warm_after_whole(self, arm: str, replays: Sequence[Replay]) -> None:
+        """Warm replays that lack a region, once its results are those of the step."""
+        launches = [self.longest(arm), *list(replays) * WARM_LAUNCHES]
+        self.restart(hold=len(launches))
+        for replay in launches:
+            replay.launch()
+            self.next_step()
+        self.player.wait()
 
     def _warm(self, replays: Iterable[Replay]) -> None:
         for replay in replays:

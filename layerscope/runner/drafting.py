@@ -22,6 +22,7 @@ from layerscope.run_header import RunHeader
 from layerscope.runner.bench import open_bench
 from layerscope.runner.draft import DraftWorkload
 from layerscope.runner.ending import partial_on_failure
+from layerscope.runner.first_runs import FIRST_RUN_STEPS
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import Setting, finish
 from layerscope.runner.workload import Recipe
@@ -121,7 +122,9 @@ def rebuild_draft(
     if not isinstance(spec, DraftSpec):
         msg = f"a study of {type(spec).__name__} has no draft"
         raise TypeError(msg)
-    options = DraftOptions(passes=passes, steps=1, seed=planned.seed, device=device)
+    options = DraftOptions(
+        passes=passes, steps=FIRST_RUN_STEPS, seed=planned.seed, device=device
+    )
     problem = make_draft(spec, options)
     made = {
         arm.name: dispatch_draft(arm, problem)

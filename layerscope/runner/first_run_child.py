@@ -7,7 +7,7 @@ its own: the process that waits for it does.
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -20,9 +20,17 @@ from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.feed import restart
 from layerscope.runner import editing
 from layerscope.runner.bench import body_of
-from layerscope.runner.first_runs import FirstRun, Message, Order
+from layerscope.runner.first_runs import (
+    FIRST_RUN_STEPS,
+    FirstRun,
+    Message,
+    Order,
+)
 from layerscope.runner.outputs import kept, why_other
 from layerscope.runner.workload import Workload
+
+_AGAIN: Final = 4
+"""Launches of an edited graph on each."""
 
 
 def main() -> None:
@@ -35,7 +43,14 @@ def main() -> None:
         elsewhere = _Elsewhere(_workload(order), order.passes)
         _say(Message(event="ready"))
         for index, run in enumerate(order.runs):
-            reason = elsewhere.try_run(run, index)
+            try:
+                reason = elsewhere.try_run(run, index)
+            except LayerscopeError as error:
+                reason = str(error)
+            except RuntimeError as error:  # after one of CUDA's nothing works here
+                reason = describe(error)
+                _say(Message(event="end", run=index, reason=reason, is_last=True))
+                return
             _say(Message(event="end", run=index, reason=reason))
 
 
@@ -69,24 +84,24 @@ class _Elsewhere:
     def try_run(self, run: FirstRun, index: int) -> str:
         """Run the graph once; why it must not be measured, or nothing."""
         begin = Message(event="begin", run=index)
-        try:
-            if run.experiment == Experiment():
-                _say(begin)  # capturing runs it too, to warm it
-                self._launched(run.arm, self._captured(run.arm))
-                return ""
+        if run.experiment == Experiment():
+            _say(begin)  # capturing runs it too, to warm it
             replay = self._captured(run.arm)
+            self._begin(0)
+            self._launched(run.arm, replay)
+            return ""
+        replay = self._captured(run.arm)
+        allowed = self._workload.allowed(run.arm)
+        variant = editing.edited(replay, run.experiment, allowed)
+        self._begin(0)
+        before = kept(self._launched(run.arm, replay))
+        _say(begin)
+        reason = self._why_other(run, variant, before)
+        for step in range(1, FIRST_RUN_STEPS):
+            self._begin(step)
             before = kept(self._launched(run.arm, replay))
-            allowed = self._workload.allowed(run.arm)
-            variant = editing.edited(replay, run.experiment, allowed)
-            if not run.experiment.without:
-                self._workload.poison()
-            _say(begin)
-            after = self._launched(run.arm, variant)
-            is_same_work = not run.experiment.without
-            bound = self._workload.bound(run.arm) if is_same_work else None
-            return why_other(before, after, bound)
-        except (LayerscopeError, RuntimeError) as error:
-            return describe(error)
+            reason = reason or self._why_other(run, variant, before)
+        return reason
 
     def _captured(self, arm: str) -> Replay:
         if arm not in self._replays:
@@ -94,10 +109,32 @@ class _Elsewhere:
             self._replays[arm] = self._player.capture(body, self._passes)
         return self._replays[arm]
 
-    def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
-        """What a replay gives on the first step."""
-        restart(self._workload.feed, 1, 0)
+    def _begin(self, step: int) -> None:
+        """Let the next replays all run a step of the feed, or its first again."""
+        feed = self._workload.feed
+        restart(feed, 1 + _AGAIN, step % feed.steps)
         self._player.wait()
+
+    def _why_other(
+        self, run: FirstRun, variant: Replay, before: Sequence[Tensor]
+    ) -> str:
+        """Run the edited graph again and again; how its results differ from `before`.
+
+        Without a pause, as a study does.
+        """
+        is_whole = not run.experiment.without
+        if is_whole:
+            self._workload.poison()
+            self._player.wait()
+        for _ in range(_AGAIN - 1):
+            variant.launch()
+        after = self._launched(run.arm, variant)
+        return why_other(
+            before, after, self._workload.bound(run.arm) if is_whole else None
+        )
+
+    def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
+        """What a replay gives."""
         replay.launch()
         self._player.wait()
         return self._workload.outputs(arm, self._passes)

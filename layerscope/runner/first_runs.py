@@ -19,6 +19,9 @@ import msgspec
 from layerscope.experiment import Experiment
 from layerscope.runner.workload import Recipe
 
+FIRST_RUN_STEPS: Final = 2
+"""Steps of inputs that a graph is run on: what holds for one may not for the next."""
+
 RUN_LIMIT_S: Final = 2.0
 """How long one graph may run."""
 
@@ -57,6 +60,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     event: Literal["ready", "begin", "end"]
     run: int = -1
     reason: str = ""  # of an end: why the graph must not be measured; empty if it may
+    is_last: bool = False  # of an end: the process can run no more
 
 
 class _Child:
@@ -152,14 +156,14 @@ def _watch(child: _Child, runs: list[FirstRun]) -> dict[FirstRun, str]:
     reasons: dict[FirstRun, str] = {}
     for run in runs:
         begun = child.read(_START_LIMIT_S)
-        if begun is not None and begun.event == "end":  # it could not be edited
-            reasons[run] = begun.reason
-            continue
-        ended = None if begun is None else child.read(RUN_LIMIT_S)
+        is_running = begun is not None and begun.event == "begin"
+        ended = child.read(RUN_LIMIT_S) if is_running else begun
         if ended is None:
             reasons[run] = _why_no_end(child)
             break
         reasons[run] = ended.reason
+        if ended.is_last:
+            break
     return reasons
 
 

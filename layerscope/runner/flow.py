@@ -30,6 +30,7 @@ from layerscope.runner.drafting import (
     profile_draft,
 )
 from layerscope.runner.ending import partial_on_failure
+from layerscope.runner.first_runs import FIRST_RUN_STEPS
 from layerscope.runner.layer import LayerWorkload
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
@@ -164,7 +165,11 @@ def rebuild(
     folder = None if model_folder is None else Path(model_folder)
     weights = None if folder is None else load_layer(folder, spec.model, spec.layer)
     options = ProblemOptions(
-        passes=passes, steps=1, seed=planned.seed, device=device, weights=weights
+        passes=passes,
+        steps=FIRST_RUN_STEPS,
+        seed=planned.seed,
+        device=device,
+        weights=weights,
     )
     problem = make_problem(spec, options)
     chosen = [arm for arm in planned.arms if arm.name in arms]

@@ -8,7 +8,7 @@ from layerscope.experiment import CAPTURED, Experiment
 from layerscope.runner.bench import Bench
 from layerscope.runner.outputs import kept, why_other
 from layerscope.runner.rounds import Phase, enqueue, samples
-from layerscope.runner.trials import discard
+from layerscope.runner.trials import blaming, discard
 from layerscope.study import Slot
 
 KNOCKOUT: Final = "knockout"
@@ -33,8 +33,9 @@ def knock_out(bench: Bench, capture: int) -> None:
     for arm, experiments in list(bench.experiments.items()):
         without = tuple(one for one in experiments if one.without)
         if without:
-            _rounds(bench, arm, without, Phase(KNOCKOUT, capture, began_s))
-            _check(bench, arm, without)
+            with blaming(arm, without):
+                _rounds(bench, arm, without, Phase(KNOCKOUT, capture, began_s))
+                _check(bench, arm, without)
             bench.writer.checkpoint()
 
 

@@ -1,9 +1,11 @@
 """Which experiments can be made on which arm, found out before any is timed."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from layerscope.errors import MeasurementError
+from layerscope.errors import MeasurementError, describe
 from layerscope.experiment import Experiment
 from layerscope.graphs.edits import Change
 from layerscope.graphs.replay import Editable
@@ -142,11 +144,12 @@ def _why_not_here(bench: Bench, asked: _Asked) -> str:
     """Make the edited graphs of this capture; why that must not be, or nothing."""
     before = bench.experiments.get(asked.arm, ())
     bench.experiments[asked.arm] = (*before, asked.experiment)
-    try:
-        bench.edit(asked.arm, asked.experiment)
-        reason = why_wrong(bench, asked.arm, asked.experiment)
-    except MeasurementError as error:
-        reason = str(error)
+    with blaming(asked.arm, [asked.experiment]):
+        try:
+            bench.edit(asked.arm, asked.experiment)
+            reason = why_wrong(bench, asked.arm, asked.experiment)
+        except MeasurementError as error:
+            reason = str(error)
     if reason:
         bench.drop(asked.arm, asked.experiment)
     return reason
@@ -195,6 +198,24 @@ def why_wrong(bench: Bench, arm: str, experiment: Experiment) -> str:
     _launch(bench, arm, experiment)
     after = workload.outputs(arm, passes)
     return why_other(before, after, None if experiment.without else workload.bound(arm))
+
+
+@contextmanager
+def blaming(arm: str, experiments: Sequence[Experiment]) -> Iterator[None]:
+    """Say which experiments were running when the device failed, in one line.
+
+    Raises:
+        MeasurementError: it did; nothing more can be measured in this process.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        names = " or ".join(experiment.name for experiment in experiments)
+        msg = (
+            f"{arm}, {names}: {describe(error)}; no more can be measured in this "
+            "process: run again with --no-experiments"
+        )
+        raise MeasurementError(msg) from error
 
 
 def _launch(bench: Bench, arm: str, experiment: Experiment | None) -> None:

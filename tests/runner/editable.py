@@ -52,11 +52,14 @@ class EditableReplay(fakes.ScriptedReplay):
     links: tuple[Link, ...] = FULL
     made: list[EditedReplay] = field(default_factory=list)
     fails: str = ""
+    breaks: str = ""
 
     def variant(self, change: Change) -> Replay:
         """A replay that counts for the same arm."""
         if self.fails:
             raise MeasurementError(self.fails)
+        if self.breaks:
+            raise RuntimeError(self.breaks)
         made = EditedReplay(
             self.arm, self.passes, self.problem, self.seen, change=change
         )

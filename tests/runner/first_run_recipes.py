@@ -76,6 +76,12 @@ def _hang(replay: Replay) -> None:
     time.sleep(60)
 
 
+def _fail(replay: Replay) -> None:
+    del replay
+    msg = "CUDA error: unspecified launch failure\nSearch for it"
+    raise RuntimeError(msg)
+
+
 def _die(replay: Replay) -> None:
     del replay
     os._exit(7)
@@ -86,6 +92,7 @@ INSTEAD: dict[str, Callable[[Replay], None]] = {
     "idle": lambda _: None,
     "hang": _hang,
     "die": _die,
+    "fail": _fail,
 }
 
 

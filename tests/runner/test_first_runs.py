@@ -61,6 +61,12 @@ def test_a_graph_that_takes_its_process_down_is_refused() -> None:
     assert found == ["", "its first run ended its process with status 7"]
 
 
+def test_after_a_failure_of_the_device_the_others_run_in_a_new_process() -> None:
+    """The old one can run nothing any more."""
+    found = reasons(run("fail"), run("right"), fail="fail", right="right")
+    assert found == ["RuntimeError: CUDA error: unspecified launch failure", ""]
+
+
 def test_a_graph_that_cannot_be_edited_is_refused_with_the_reason() -> None:
     """It never began to run."""
     found = reasons(run("refuse"), run("right"), refuse="refuse", right="right")

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from layerscope.errors import MeasurementError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
@@ -108,6 +109,23 @@ def test_what_failed_elsewhere_is_not_made_here(
         ("fused", "serial"): ("refused", "it hung"),
     }
     assert made.experiments == {"reference": (SERIAL,)}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_failure_of_the_device_ends_the_study_and_names_the_experiment(
+    tmp_path: Path,
+) -> None:
+    """After it nothing can be measured in this process."""
+    made = bench(tmp_path, WITHOUT_MOE)
+    replay = made.replays["reference", 1]
+    assert isinstance(replay, EditableReplay)
+    replay.breaks = "CUDA error: unspecified launch failure\nSearch for it"
+    with pytest.raises(MeasurementError) as raised:
+        try_experiments(made)
+    assert str(raised.value) == (
+        "reference, without moe: RuntimeError: CUDA error: unspecified launch failure; "
+        "no more can be measured in this process: run again with --no-experiments"
+    )
 
 
 def test_arms_that_no_other_process_can_make_are_refused(
