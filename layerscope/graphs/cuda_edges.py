@@ -112,7 +112,12 @@ class Edges:
         self._call(name, self._graph, sources, targets, data, size)
 
     def _call(self, name: str, *arguments: object) -> None:
-        status = getattr(self._library, name)(*arguments)
+        try:
+            function = getattr(self._library, name)
+        except AttributeError as error:  # edges have data since CUDA 12.3
+            msg = f"the driver has no {name}; install one for CUDA 12.3 or newer"
+            raise MeasurementError(msg) from error
+        status = function(*arguments)
         if status:
             text = ctypes.c_char_p()
             self._library.cuGetErrorName(status, ctypes.byref(text))

@@ -9,7 +9,7 @@ from cuda.bindings import driver, runtime
 from layerscope.errors import MeasurementError
 from layerscope.graphs.cuda_edges import Edges, driver_library
 from layerscope.graphs.own_kernels import check, packed
-from layerscope.graphs.probe_kernels import delay_kernel
+from layerscope.graphs.probe_kernels import delay_cycles, delay_kernel
 from layerscope.graphs.replay import Link
 
 _NO_EXPERIMENT: Final = "this experiment cannot be made"
@@ -81,7 +81,7 @@ class CudaGraph:
         parameters.func = delay_kernel(device).function
         parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1
         parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1
-        parameters.kernelParams = packed([delay_ns])
+        parameters.kernelParams = packed([delay_cycles(device, delay_ns)])
         graph = driver.CUgraph(self._graph)
         node = check(driver.cuGraphAddKernelNode(graph, [], 0, parameters))
         self._handles.append(int(node))

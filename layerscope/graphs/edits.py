@@ -273,9 +273,16 @@ def verify(expected: Iterable[Link], found: Iterable[Link]) -> None:
     wrong = sorted(wanted ^ there)
     if wrong:
         missing, extra = len(wanted - there), len(there - wanted)
-        first = wrong[0]
+        first = min(there - wanted, default=wrong[0])
         msg = (
             f"the graph lacks {missing} edges that it should have and has {extra} that "
-            f"it should not, such as {first.source} to {first.target}"
+            f"it should not, such as {first.source} to {first.target} ({_data(first)})"
         )
         raise MeasurementError(msg)
+
+
+def _data(link: Link) -> str:
+    """The data of an edge, in words."""
+    kind = "programmatic" if link.programmatic else "full"
+    ports = f"ports {link.from_port} and {link.to_port}"
+    return f"{kind}, {ports}" if link.from_port or link.to_port else kind

@@ -3,8 +3,9 @@
 from typing import Final
 
 import torch
+from cuda.bindings import driver
 
-from layerscope.graphs.own_kernels import OwnKernel
+from layerscope.graphs.own_kernels import OwnKernel, check
 from layerscope.layers.feed import Feed
 
 _THREADS: Final = 512
@@ -81,26 +82,33 @@ class AdvanceKernel:
 
 
 # It triggers before it spins, and waits after it: a kernel that could start before the
-# one in front of it has ended still can, and still sees what that one wrote. Should the
-# global timer stand still, the clock ends the spin; no GPU has 4 cycles a nanosecond.
+# one in front of it has ended still can, and still sees what that one wrote. It counts
+# cycles, for the global timer may step by a whole microsecond.
 DELAY_SOURCE: Final = r"""
-__device__ long long now_ns() {
-    long long now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
-
-extern "C" __global__ void layerscope_delay(long long delay_ns) {
+extern "C" __global__ void layerscope_delay(long long cycles) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
-    const long long cycle = clock64(), start = now_ns();
-    while (now_ns() - start < delay_ns && clock64() - cycle < 4 * delay_ns);
+    const long long start = clock64();
+    while (clock64() - start < cycles);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 """
+
+
+def delay_cycles(device: torch.device, delay_ns: int) -> int:
+    """Cycles of a multiprocessor in so many ns, at the highest clock of `device`.
+
+    At a lower clock the spin is longer, in proportion.
+
+    Raises:
+        MeasurementError: the driver does not tell the clock.
+    """
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+    clock_khz: int = check(driver.cuDeviceGetAttribute(attribute, device.index or 0))
+    return delay_ns * clock_khz // 1_000_000
 
 
 def delay_kernel(device: torch.device) -> OwnKernel:

@@ -55,3 +55,12 @@ def test_an_edge_that_is_not_there_as_given_cannot_be_removed(
         "cuGraphRemoveDependencies_v2 failed with CUDA_ERROR_INVALID_VALUE; "
         "edges of this graph cannot be used"
     )
+
+
+def test_a_driver_without_edge_data_is_refused() -> None:
+    """Its functions are newer than it is: a line, and no error of ctypes."""
+    with pytest.raises(MeasurementError) as caught:
+        Edges(object(), GRAPH).read(NUMBERS)
+    assert str(caught.value) == (
+        "the driver has no cuGraphGetEdges_v2; install one for CUDA 12.3 or newer"
+    )

@@ -98,6 +98,8 @@ def runtime(library: GraphLibrary, monkeypatch: pytest.MonkeyPatch) -> Runtime:
         cuda_graph, "delay_kernel", lambda _: SimpleNamespace(function=function)
     )
 
+    monkeypatch.setattr(cuda_graph, "delay_cycles", lambda _, delay_ns: 2 * delay_ns)
+
     def add(graph: Any, before: list[int], count: int, parameters: Any) -> Any:  # noqa: ANN401
         for axis in "XYZ":
             assert getattr(parameters, f"gridDim{axis}") == 1

@@ -11,7 +11,11 @@ from cuda.bindings import driver, nvrtc
 from layerscope.errors import MeasurementError
 from layerscope.graphs.calibration import SMALL_SOURCE
 from layerscope.graphs.own_kernels import check, cubin, packed
-from layerscope.graphs.probe_kernels import ADVANCE_SOURCE, DELAY_SOURCE
+from layerscope.graphs.probe_kernels import (
+    ADVANCE_SOURCE,
+    DELAY_SOURCE,
+    delay_cycles,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,3 +66,19 @@ def test_a_failed_call_of_the_driver_is_named() -> None:
     assert check((statuses.CUDA_SUCCESS,)) is None
     with pytest.raises(MeasurementError, match="failed: CUDA_ERROR_INVALID_IMAGE"):
         check((statuses.CUDA_ERROR_INVALID_IMAGE, None))
+
+
+def test_a_delay_counts_cycles_of_the_highest_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 1,980 MHz, 2,000 ns are 3,960 cycles."""
+    asked = []
+
+    def attribute(name: object, ordinal: int) -> tuple[object, int]:
+        asked.append((name, ordinal))
+        return driver.CUresult.CUDA_SUCCESS, 1_980_000
+
+    monkeypatch.setattr(driver, "cuDeviceGetAttribute", attribute)
+    assert delay_cycles(torch.device("cuda", 1), 2_000) == 3_960
+    clock = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+    assert asked == [(clock, 1)]
