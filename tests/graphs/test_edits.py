@@ -226,5 +226,5 @@ def test_links_are_verified_one_by_one() -> None:
         verify(full((0, 1), (1, 2)), [Link(0, 1, from_port=2), *full((1, 2), (2, 3))])
     assert str(caught.value) == (
         "the graph lacks 1 edges that it should have and has 2 that it should not, "
-        "such as 0 to 1"
+        "such as 0 to 1 (full, ports 2 and 0)"
     )
