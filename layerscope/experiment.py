@@ -18,6 +18,12 @@ PASSES: Final = "passes"
 """Serialise the edges between one pass and the next."""
 
 
+_WRITTEN: Final = (
+    "serial, serial passes, serial REGION, programmatic, without REGION, or REGION "
+    "delayed by N ns"
+)
+
+
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """What is changed in a captured graph; nothing, where no field is set."""
 
@@ -48,6 +54,31 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         if self.delay:
             parts.append(f"{self.delay} delayed by {self.delay_ns} ns")
         return ", ".join(parts) or CAPTURED
+
+    @classmethod
+    def parse(cls, text: str) -> "Experiment":
+        """The experiment that `name` calls so.
+
+        Raises:
+            ValueError: none is called so; says what may be written.
+        """
+        fields: dict[str, str | bool | int] = {}
+        for part in text.split(", "):
+            match part.split(" "):
+                case ["serial"]:
+                    fields["serial"] = ALL
+                case ["serial", scope]:
+                    fields["serial"] = scope
+                case ["programmatic"]:
+                    fields["programmatic"] = True
+                case ["without", region]:
+                    fields["without"] = region
+                case [region, "delayed", "by", count, "ns"] if count.isdecimal():
+                    fields |= {"delay": region, "delay_ns": int(count)}
+                case _:
+                    msg = f"{part!r} is no experiment; write {_WRITTEN}"
+                    raise ValueError(msg)
+        return msgspec.convert(fields, cls)
 
 
 SERIAL: Final = Experiment(serial=ALL)

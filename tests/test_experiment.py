@@ -19,8 +19,17 @@ from layerscope.experiment import SERIAL, Experiment, usual
 def test_an_experiment_is_named_by_what_it_changes(
     experiment: Experiment, name: str
 ) -> None:
-    """As frames and reports call it."""
+    """As frames and reports call it; all but the first can be asked for so."""
     assert experiment.name == name
+    if name != "captured":
+        assert Experiment.parse(name) == experiment
+
+
+@pytest.mark.parametrize("text", ["", "captured", "serial a b", "moe delayed by x ns"])
+def test_what_names_no_experiment_is_refused(text: str) -> None:
+    """With what may be written."""
+    with pytest.raises(ValueError, match="is no experiment; write serial, serial pass"):
+        Experiment.parse(text)
 
 
 def test_every_arm_is_asked_for_its_twin_and_each_region_left_out_of_both() -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from layerscope.cli.options import Json
 from layerscope.errors import InputError
 
 if TYPE_CHECKING:  # polars, which --help does without
@@ -32,9 +33,7 @@ def command(
             "--anyway", help="Compare runs of different work or machines, and say so."
         ),
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of tables.")
-    ] = False,
+    json: Json = False,
 ) -> None:
     """Say why one arm is faster, or how a run differs from another."""
     from layerscope.cli.output import print_report

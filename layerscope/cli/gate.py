@@ -32,9 +32,9 @@ def command(
         bool, typer.Option("--json", help="Print JSON instead of lines.")
     ] = False,
 ) -> None:
-    """Exit with 3 where a run is slower than the one before, beyond noise.
+    """Fail where a run is slower than the one before, beyond noise.
 
-    0 says that it is not, 1 that it cannot be told.
+    The exit code is then 3; it is 1 where that cannot be told, and else 0.
     """
     allowed = _fraction(max_regression)
 

@@ -37,7 +37,7 @@ class LimitsOptions(StepOptions):
 
 @takes(LimitsOptions)
 def command(options: LimitsOptions, _: list[str]) -> None:
-    """Measure what order, bytes and dependencies alone cost a layer here."""
+    """Measure what order, bytes and dependencies alone cost here."""
     from layerscope.cli.needs import need_torch
 
     need_torch("limits")

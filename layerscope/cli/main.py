@@ -49,7 +49,12 @@ def _options(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            callback=_print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     pass

@@ -117,9 +117,18 @@ class ProfileOptions(LayerOptions):
         bool,
         typer.Option(
             "--no-experiments",
-            help="Edit no graph: no serial twins, no regions left out.",
+            help="Edit no graph: no serial twins, no regions left out, no limits.",
         ),
     ] = False
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One more edit of every arm's graph: 'serial passes', 'serial moe', "
+            "'programmatic', 'moe delayed by 2000 ns'. May be given again.",
+            metavar="EDIT",
+            show_default=False,
+        ),
+    ] = None
     samples: Annotated[int, typer.Option(help="Passes an arm, at least.")] = 800
     passes: Annotated[
         int | None,

@@ -1,8 +1,10 @@
 """From the options of a command to the layer, the `Study` and where it runs."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import torch
 
@@ -25,6 +27,8 @@ from layerscope.study import (
     count_reasons,
     lengths_up_to,
 )
+
+_OFF: Final = "--no-experiments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +129,28 @@ def _experiments(
     options: ProfileOptions, spec: LayerSpec, device: torch.device
 ) -> tuple[Experiment, ...]:
     """What is asked of every arm; nothing where there are no graphs to edit."""
+    more = asked_for(options.experiment)
     if options.no_experiments or device.type == "cpu":
+        if more:
+            off = f"{_OFF} leaves them out"
+            why = off if options.no_experiments else "a CPU has no graphs"
+            msg = f"--experiment asks for edited graphs, and {why}"
+            raise InputError(msg)
         return ()
-    return usual(spec.regions)
+    return tuple(dict.fromkeys((*usual(spec.regions), *more)))
+
+
+def asked_for(texts: Sequence[str] | None) -> tuple[Experiment, ...]:
+    """The experiments that ``--experiment`` names.
+
+    Raises:
+        InputError: it names none.
+    """
+    try:
+        return tuple(Experiment.parse(text) for text in texts or ())
+    except ValueError as error:
+        msg = f"--experiment: {error}"
+        raise InputError(msg) from error
 
 
 def _defaults(device: torch.device) -> Defaults:

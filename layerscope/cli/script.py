@@ -25,7 +25,8 @@ MODULE_NAME: Final = "layerscope_script"
 
 _APPLY: Final = {
     *("script", "arms", "device", "samples", "passes", "captures", "seed"),
-    *("time_budget", "recorder", "output", "json", "no_experiments"),
+    *("time_budget", "recorder", "output", "json"),
+    *("no_experiments", "experiment"),
 }
 """Options of ``profile`` that are not about a layer."""
 
@@ -64,6 +65,7 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
                     device=options.device,
                     tolerance=_tolerance(script, path),
                     experiments=not options.no_experiments,
+                    edits=options.experiment or (),
                     skippable=_skippable(script, path),
                     recipe=_recipe(path),
                     samples=options.samples,

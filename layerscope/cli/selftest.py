@@ -40,7 +40,7 @@ class SelftestOptions:
 
 @takes(SelftestOptions)
 def command(options: SelftestOptions, arguments: list[str]) -> None:
-    """Plant causes in kernels of its own, and check that the ledger finds them."""
+    """Plant causes in small kernels, and check that ledgers find them."""
     names = _names(options.only)
     if options.list:
         _print_cases(as_json=options.json)

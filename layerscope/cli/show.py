@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
+from layerscope.cli.options import Json
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")],
     *,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of tables.")
-    ] = False,
+    json: Json = False,
 ) -> None:
-    """Print where the time of a recorded layer goes."""
+    """Print the report of a recorded run."""
     from layerscope.cli.output import print_run
     from layerscope.run import load
 

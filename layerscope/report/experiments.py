@@ -7,6 +7,7 @@ import polars as pl
 
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.knockouts import KnockOut
+from layerscope.analyze.what_ifs import WhatIf
 from layerscope.experiment import CAPTURED, SERIAL
 from layerscope.report.document import Column, Interval, Kind, Table
 from layerscope.run_header import RunHeader
@@ -19,6 +20,38 @@ _COLUMNS: Final = (
     Column("serial_ns", "taken out of serial twin", Kind.INTERVAL),
     Column("marginal_ns", "taken out as captured", Kind.INTERVAL),
 )
+
+
+_WHAT_IFS: Final = (
+    Column("experiment", "graph", Kind.TEXT),
+    Column("pass_ns", "a pass", Kind.INTERVAL),
+    Column("change_ns", "change", Kind.INTERVAL),
+)
+
+
+def what_if_tables(found: Mapping[str, tuple[WhatIf, ...]]) -> Iterator[Table]:
+    """Of every arm whose graph was edited in other ways: what a pass then takes.
+
+    Args:
+        found: by arm.
+    """
+    for arm, graphs in found.items():
+        if graphs:
+            yield Table(
+                title=f"edited graphs of {arm}, change against the captured one",
+                columns=_WHAT_IFS,
+                rows=tuple(
+                    (each.experiment, _interval(each.pass_ns), _change(each))
+                    for each in graphs
+                ),
+            )
+
+
+def _change(found: WhatIf) -> Interval:
+    change = found.change
+    captured_ns = found.pass_ns.value - change.value
+    relative = change.value / captured_ns if captured_ns else None
+    return Interval(change.value, change.low, change.high, relative)
 
 
 def knock_out_tables(

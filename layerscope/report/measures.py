@@ -22,6 +22,7 @@ from layerscope.analyze.statistics import (
     pass_times,
     share_changes,
 )
+from layerscope.analyze.what_ifs import WhatIf, what_ifs
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
 
@@ -87,6 +88,9 @@ class Measures:
     ledgers: dict[str, Ledger]
     """Of every measured arm but the base and the A/A arm, against the base."""
 
+    what_ifs: dict[str, tuple[WhatIf, ...]]
+    """By arm: graphs edited otherwise than for the ledger."""
+
     knocked: dict[str, tuple[KnockOut, ...]]
     """By arm; empty where no region was taken out."""
 
@@ -149,6 +153,7 @@ def measures(run: Run) -> Measures:
         regions=regions,
         share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
         ledgers={arm: ledger(run, base, arm) for arm in measured if arm != base},
+        what_ifs={arm: what_ifs(run.header, times, arm) for arm in measured},
         knocked={arm: knock_outs(run.header, times, arm) for arm in measured},
         diagnoses={arm: diagnose(run, arm) for arm in measured},
     )

@@ -11,7 +11,7 @@ from layerscope.experiment import CAPTURED
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report.bounds import bounds_table
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
-from layerscope.report.experiments import knock_out_tables
+from layerscope.report.experiments import knock_out_tables, what_if_tables
 from layerscope.report.ledger import ledger_tables
 from layerscope.report.limits import speeds_table
 from layerscope.report.measures import Measures
@@ -76,6 +76,7 @@ def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
             for table in ledger_tables(found, words)
         ),
         *early_tables(measured.diagnoses),
+        *what_if_tables(measured.what_ifs),
         *knock_out_tables(measured.knocked, measured.regions),
         *bounds_table(header, measured.anchors),
         *speeds_table(header, measured.captured_regions),

@@ -261,10 +261,9 @@ def _hazards(backend: BackendSpec) -> list[str]:
     """Why layers must not run in this process."""
     if not backend.waits:
         return []
-    return [
-        f"has kernels that wait for others ({', '.join(backend.waits)}), which must "
-        "first run in a process that can be ended: layerscope profile does so"
-    ]
+    kernels = f"kernels that wait for others ({', '.join(backend.waits)})"
+    where = "a process that can be ended: layerscope profile does so"
+    return [f"has {kernels}, which must first run in {where}"]
 
 
 def _arms(backend: BackendSpec) -> Iterator[Arm]:

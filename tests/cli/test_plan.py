@@ -74,6 +74,50 @@ def test_defaults_on_a_gpu() -> None:
     assert planned.device == "cuda"
 
 
+def test_more_edits_come_after_the_usual_ones_and_each_once() -> None:
+    """By the names that reports give them."""
+    edits = ["serial passes", "moe delayed by 500 ns", "serial"]
+    options = ProfileOptions(arms="reference", experiment=edits)
+    assert plan(options, GPU).study.experiments[7:] == (
+        Experiment(serial="passes"),
+        Experiment(delay="moe", delay_ns=500),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "device", "message"),
+    [
+        (
+            ProfileOptions(arms="reference", experiment=["faster"]),
+            GPU,
+            (
+                "--experiment: 'faster' is no experiment; write serial, serial passes, "
+                "serial REGION, programmatic, without REGION, or REGION delayed by N ns"
+            ),
+        ),
+        (
+            ProfileOptions(arms="reference", experiment=["programmatic"]),
+            CPU,
+            "--experiment asks for edited graphs, and a CPU has no graphs",
+        ),
+        (
+            ProfileOptions(
+                arms="reference", experiment=["programmatic"], no_experiments=True
+            ),
+            GPU,
+            "--experiment asks for edited graphs, and --no-experiments leaves them out",
+        ),
+    ],
+)
+def test_edits_that_cannot_be_made_are_refused(
+    options: ProfileOptions, device: torch.device, message: str
+) -> None:
+    """In one line."""
+    with pytest.raises(InputError) as raised:
+        plan(options, device)
+    assert str(raised.value) == message
+
+
 def test_graphs_are_left_alone_where_that_is_asked_for() -> None:
     """And on a CPU, where there are none."""
     options = ProfileOptions(arms="reference", no_experiments=True)

@@ -73,6 +73,9 @@ class CallableOptions:
     experiments: bool = True
     """Whether graphs are edited: serial twins, and regions left out."""
 
+    edits: Sequence[str] = ()
+    """More experiments, as `Experiment.parse` takes them: ``serial moe``."""
+
     skippable: Sequence[str] = ()
     """Regions that may be left out of a graph: what they wrote in the replay before is
     then read again. None of their kernels may be waited for by another."""
@@ -218,11 +221,22 @@ def _check(options: CallableOptions) -> None:
         "passes": options.passes,
     }
     reasons = count_reasons(counts, {"time_budget_s": options.time_budget_s})
+    reasons += _edit_reasons(options)
     tolerance = options.tolerance
     if tolerance is not None and not (isfinite(tolerance) and tolerance >= 0):
         reasons.append(f"tolerance is {tolerance:g}, and must be 0 or above")
     if reasons:
         raise InputError("; ".join(reasons))
+
+
+def _edit_reasons(options: CallableOptions) -> list[str]:
+    reasons = []
+    for text in options.edits:
+        try:
+            Experiment.parse(text)
+        except ValueError as error:
+            reasons.append(f"edits: {error}")
+    return reasons
 
 
 def _device(name: str, drawn: Drawn, arms: dict[str, ForeignArm]) -> torch.device:
@@ -277,7 +291,8 @@ def _experiments(
 ) -> tuple[Experiment, ...]:
     if device.type == "cpu" or not options.experiments:
         return ()
-    return usual(options.skippable)
+    more = map(Experiment.parse, options.edits)
+    return tuple(dict.fromkeys((*usual(options.skippable), *more)))
 
 
 def _settled(study: Study, steps: int, tolerance: float) -> Study:
