@@ -20,6 +20,7 @@ from layerscope.record.nvtx import NvtxObserver, arm_range
 from layerscope.regions import Region, layer_pass, observing, region
 from layerscope.run import RunWriter
 from layerscope.runner.editing import edited
+from layerscope.runner.first_runs import KnownRuns
 from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Recipe, Workload
 from layerscope.study import Graphs, Study
@@ -52,8 +53,9 @@ class Bench:
     experiments: dict[str, tuple[Experiment, ...]] = field(default_factory=dict)
     """By arm: those on its graph that are measured; none before they were tried."""
 
-    recipe: Recipe | None = None
-    """How another process makes the same workload; None where it cannot."""
+    recipe: Recipe | KnownRuns | None = None
+    """How another process makes the same workload, or what was found there before; None
+    where it cannot."""
 
     replays: dict[tuple[str, int], Replay] = field(default_factory=dict)
     """Of the current capture, by arm name and length."""
@@ -270,7 +272,7 @@ def open_bench(
     writer: RunWriter,
     options: RunnerOptions,
     budget_s: float,
-    recipe: Recipe | None = None,
+    recipe: Recipe | KnownRuns | None = None,
 ) -> Bench:
     """A bench for `workload` on the device of its feed; its budget begins now.
 

@@ -7,8 +7,9 @@ and no call of CUDA ends a kernel, but the end of its process does.
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryFile
 from threading import Thread
@@ -31,6 +32,7 @@ _START_LIMIT_S: Final = 240.0
 _END_LIMIT_S: Final = 10.0
 _PIPE_LAG_S: Final = 0.2
 _CHILD: Final = "layerscope.runner.first_run_child"
+_NEVER_RUN: Final = "it was not among the graphs that ran in a process of their own"
 
 
 class FirstRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,14 @@ class FirstRun(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """What errors call it."""
         return f"{self.arm}, {self.experiment.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRuns:
+    """First runs that were made before, with those of other workloads."""
+
+    reasons: Mapping[FirstRun, str]
+    """Why each must not be measured; empty where it may."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,14 +122,14 @@ class _Child:
 
 
 def first_runs(
-    recipe: Recipe, runs: Sequence[FirstRun], passes: int, device: str
+    recipe: Recipe | KnownRuns, runs: Sequence[FirstRun], passes: int, device: str
 ) -> dict[FirstRun, str]:
     """Run every graph of `runs` once elsewhere.
 
     After one that hangs or takes the process down, the others run in a new one.
 
     Args:
-        recipe: makes the workload.
+        recipe: makes the workload; or what was found before, and then none is run.
         runs: what to run.
         passes: of every replay.
         device: of torch, where they run.
@@ -127,6 +137,8 @@ def first_runs(
     Returns:
         Why each must not be measured here; empty where it may.
     """
+    if isinstance(recipe, KnownRuns):
+        return {run: recipe.reasons.get(run, _NEVER_RUN) for run in runs}
     reasons: dict[FirstRun, str] = {}
     while left := [run for run in runs if run not in reasons]:
         order = Order(recipe=recipe, runs=left, passes=passes, device=device)

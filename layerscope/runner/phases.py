@@ -30,6 +30,8 @@ _ANCHOR: Final = "anchor"
 def run_phases(bench: Bench, recorder: Recorder | None) -> None:
     """Measure everything that the bench's study asks for, and let its replays go.
 
+    What the recorder costs is not calibrated where the header has it already.
+
     Raises:
         BackendError: an arm is wrong.
         MeasurementError: the device cannot measure an arm.
@@ -49,7 +51,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         bench.progress.phase(
             f"anchors, capture {capture + 1} of {study.captures}", study.rounds
         )
-        _fresh(bench, None, knockouts=capture < CAPTURES)
+        _fresh(bench, capture, None, knockouts=capture < CAPTURES)
         if capture == 0:
             with bench.timed("trying experiments"):
                 try_experiments(bench)
@@ -71,13 +73,16 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         )
 
 
-def _fresh(bench: Bench, lengths: Sequence[int] | None, *, knockouts: bool) -> None:
+def _fresh(
+    bench: Bench, capture: int, lengths: Sequence[int] | None, *, knockouts: bool
+) -> None:
     """Fresh captures, checked, with the edited graphs that are known to be right."""
     header = bench.writer.header
     with bench.timed("captures"):
         bench.capture(lengths, knockouts=knockouts)
     with bench.timed("checks"):
-        header.numerics = _worst(header.numerics + check_arms(bench))
+        checks = check_arms(bench, is_brief=capture > 0)
+        header.numerics = _worst(header.numerics + checks)
         check_variants(bench)
 
 
@@ -100,14 +105,16 @@ def _record(bench: Bench, recorder: Recorder) -> None:
     for capture in range(captures, 2 * captures):
         done = capture - captures + 1
         is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
-        _fresh(bench, None if is_last else (bench.study.passes,), knockouts=False)
+        lengths = None if is_last else (bench.study.passes,)
+        _fresh(bench, capture, lengths, knockouts=False)
         with bench.timed("recording"):
             record(bench, recorder, capture)
             bench.writer.checkpoint()
         if is_last:
             break
-    with bench.timed("calibration"):
-        calibrate_recorder(bench, recorder)
+    if not bench.writer.header.observer_costs:
+        with bench.timed("calibration"):
+            calibrate_recorder(bench, recorder)
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
     with bench.timed("anchors again"):
         measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))

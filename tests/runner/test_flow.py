@@ -298,7 +298,9 @@ def test_an_interruption_before_the_first_sample_leaves_no_folder(
 ) -> None:
     """While weights are made, arms built, or numerics checked."""
     if not steps:
-        monkeypatch.setattr(phases_of_a_study, "check_arms", lambda _: interrupt())
+        monkeypatch.setattr(
+            phases_of_a_study, "check_arms", lambda *_, **__: interrupt()
+        )
     progress = Hook(phase, steps, interrupt)
     with pytest.raises(KeyboardInterrupt):
         profile(study, replace(options, progress=progress))
@@ -448,18 +450,21 @@ def test_a_disk_that_is_full_before_any_sample_leaves_no_folder(
 def test_every_capture_is_checked_those_that_are_recorded_too(
     study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A capture of its own may be wrong where the one before it was right."""
-    checked: list[int] = []
+    """A capture of its own may be wrong where the one before it was right.
 
-    def note(bench: Bench) -> list[NumericsCheck]:
-        checked.append(bench._captures)
-        return check_arms(bench)
+    Those after the first are checked briefly.
+    """
+    checked: list[tuple[int, bool]] = []
+
+    def note(bench: Bench, *, is_brief: bool) -> list[NumericsCheck]:
+        checked.append((bench._captures, is_brief))
+        return check_arms(bench, is_brief=is_brief)
 
     monkeypatch.setattr(phases_of_a_study, "check_arms", note)
     two = msgspec.structs.replace(study, captures=2, time_budget_s=60.0)
     monkeypatch.setattr(phases_of_a_study, "_ANCHOR_SHARE", 0.0)
     profile(two, replace(options, recorder="auto"))
-    assert checked == [1, 2, 3, 4]
+    assert checked == [(1, False), (2, True), (3, True), (4, True)]
 
 
 def test_the_worst_check_of_every_arm_is_kept() -> None:

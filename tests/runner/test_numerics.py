@@ -255,3 +255,21 @@ def test_new_rows_that_do_not_reach_the_cache_are_refused(
         f"fused did not write the new {names[part]} of pass {last} into the KV cache; "
         "it does less work and was not timed"
     )
+
+
+def test_a_brief_check_sees_the_last_pass_of_every_length_once(bench: Bench) -> None:
+    """A wrong pass before it shows if it was not written: its output comes in there."""
+    made = fakes.workload(bench)
+    seen: list[tuple[str, int]] = []
+    error = made.error
+
+    def note(arm: str, index: int, passes: int) -> float:
+        seen.append((arm, index))
+        return error(arm, index, passes)
+
+    made.error = note  # type: ignore[method-assign]
+    bench.replays.clear()
+    bench.capture()
+    checks = check_arms(bench, is_brief=True)
+    assert [check.passes for check in checks] == [True] * 3
+    assert seen == [(arm, PASSES - 1) for arm in ("reference", "fused", AGAIN)]
