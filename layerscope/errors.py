@@ -9,8 +9,9 @@ LayerscopeError            exit 1
 ```
 
 The message is one line: the cause, then what to do. Only these lose their traceback
-on the command line; anything else is a bug and keeps it. Three codes are no errors: 1
-and 3 of a gate that cannot tell or has found a regression, and 130 of Ctrl-C.
+on the command line; anything else is a bug and keeps it. Some codes are no errors: 1
+of a gate that cannot tell, of a self-test that failed and of a doctor for whom nothing
+can be measured here, 3 of a gate that has found a regression, and 130 of Ctrl-C.
 """
 
 EXIT_OK = 0

@@ -20,7 +20,7 @@ KERNEL_KINDS: Final = ("kernel", "copy", "fill", "operator")
 KERNELS: Final[Schema] = {
     # which replay: (arm, experiment, capture, replay) is unique
     "arm": TEXT,
-    "experiment": TEXT,  # "captured", later "serial" and others
+    "experiment": TEXT,  # `Experiment.name`: "captured", "serial" and others
     "capture": INT,
     "round": INT,
     "replay": INT,  # unique within (arm, experiment, capture); dropped ones leave holes
@@ -50,7 +50,9 @@ KERNELS: Final[Schema] = {
 """One row a recorded kernel, copy, fill or CPU operator."""
 
 SAMPLES: Final[Schema] = {
-    "phase": TEXT,  # "anchor" before a profiler was attached, "after" it was detached
+    # "anchor" before a profiler was attached, "after" it was detached; "knockout":
+    # rounds in which regions were left out, beside the whole graphs
+    "phase": TEXT,
     "arm": TEXT,
     "experiment": TEXT,
     "capture": INT,

@@ -41,6 +41,13 @@ WHOLE = "qwen3-30b-a3b-tp1-rows6-bfloat16"
 WHOLE_LAYERS = (*EARLIER, f"h200/{WHOLE}")
 FOREIGN = "h200/foreign-pair"
 DRAFTS = tuple(f"h200/{name}/draft" for name in STUDIES if "rows1" not in name)
+SELFTESTS = tuple(
+    f"h200-selftest/{name}"
+    for name in (
+        *("trigger", "early", "branches", "merge", "less", "swap", "gap", "fewer"),
+        *("bandwidth", "nothing"),
+    )
+)
 RUNS = (*EARLIER, *(f"h200/{name}" for name in STUDIES), *DRAFTS, FOREIGN)
 ARMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(RUNS, ("reference", "torch_compile", "reference (A/A)")),
@@ -94,13 +101,13 @@ def kernels_a_pass(run: Run) -> dict[tuple[str, str], float]:
 
 
 def test_the_runs_are_all_there_and_no_others() -> None:
-    """Both earlier runs, the whole matrix with its drafts, and the foreign pair."""
+    """Both earlier runs, the matrix with its drafts, foreign pair and self-test."""
     found = {
         path.parent.relative_to(FIXTURES).as_posix()
         for path in FIXTURES.rglob("run.json")
     }
     assert len(STUDIES) == 24
-    assert found == set(RUNS)
+    assert found == {*RUNS, *SELFTESTS}
 
 
 def test_a_run_is_complete_of_an_h200_by_cupti(run: Run) -> None:

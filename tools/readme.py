@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "docs/gate.md", "docs/ledger.md")
+DOCUMENTS = ("README.md", "docs/accuracy.md", "docs/gate.md", "docs/ledger.md")
 """Those that show outputs."""
 
 COLUMNS = 100

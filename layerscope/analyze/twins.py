@@ -44,6 +44,8 @@ class Benefits:
 
 def serial_twin(run: Run, arm: str) -> Twin:
     """Where the serial twin of `arm` is to be found, or why there is none."""
+    if not run.header.trials:
+        return Twin("", "no serial twin was asked for")
     trial = next(
         (t for t in run.header.trials if t.arm == arm and t.experiment == SERIAL), None
     )

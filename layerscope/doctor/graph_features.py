@@ -1,6 +1,8 @@
 """What can be done with a captured CUDA graph, tried on three kernels of its own.
 
-Nothing here waits for another kernel, and the graph is seen by nobody else.
+As ``layerscope profile`` does it: edges through the driver's library, all else through
+the CUDA runtime. Nothing here waits for another kernel, and the graph is seen by nobody
+else.
 """
 
 from collections.abc import Callable
@@ -11,12 +13,17 @@ import torch
 
 from layerscope.doctor.versions import first_line, installed, version_of
 from layerscope.errors import MeasurementError
+from layerscope.graphs.cuda_edges import Edges, driver_library
+from layerscope.graphs.replay import Link
 from layerscope.report.diagnosis import Finding, State
 
 _FULL: Final = 3
 """What the kernels make of 0: + 1, × 2, + 1."""
 
 _WITHOUT_SECOND: Final = 2
+
+_ROW: Final = (Link(0, 1), Link(1, 2))
+"""The edges between them, as torch captures them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,9 @@ class Tiny:
 
     raw: Any
     """``cudaGraph_t``."""
+
+    edges: Edges
+    """Of the same graph."""
 
     launch: Callable[[Any], int]
     """What one launch of an executable graph makes of 0."""
@@ -43,16 +53,15 @@ class Tiny:
         """
         return _call(self.runtime, name, *arguments)
 
-    def nodes(self) -> list[Any]:
+    def nodes(self) -> list[int]:
         """Handles in creation order."""
         _, count = self.call("cudaGraphGetNodes", self.raw)
         nodes, _ = self.call("cudaGraphGetNodes", self.raw, count)
-        return list(nodes[:count])
+        return [int(node) for node in nodes[:count]]
 
-    def edge_count(self) -> int:
-        """How many dependencies there are."""
-        *_, count = self.call("cudaGraphGetEdges", self.raw)
-        return int(count)
+    def links(self) -> tuple[Link, ...]:
+        """The edges that it has now, with their data."""
+        return self.edges.read({handle: n for n, handle in enumerate(self.nodes())})
 
 
 def capture(device: torch.device, runtime: Any) -> Tiny:  # noqa: ANN401 (untyped bindings)
@@ -77,7 +86,8 @@ def capture(device: torch.device, runtime: Any) -> Tiny:  # noqa: ANN401 (untype
             _call(runtime, "cudaGraphLaunch", executable, stream.cuda_stream)
             return int(x.item())
 
-    return Tiny(runtime, graph.raw_cuda_graph(), launch, graph)
+    raw = graph.raw_cuda_graph()
+    return Tiny(runtime, raw, Edges(driver_library(), raw), launch, graph)
 
 
 def _call(runtime: Any, name: str, *arguments: Any) -> Any:  # noqa: ANN401 (untyped bindings)
@@ -100,6 +110,9 @@ class Feature(NamedTuple):
 
     fix: str
 
+    blocks: bool = False
+    """Whether nothing can be captured without it."""
+
 
 def findings(device: torch.device, runtime: Any) -> tuple[Finding, ...]:  # noqa: ANN401
     """Try every feature on a graph of its own, so that none spoils another's."""
@@ -118,7 +131,7 @@ def tried(feature: Feature, make: Callable[[], Tiny]) -> Finding:
             first_line(error),
             feature.meaning,
             feature.fix,
-            blocks=feature.topic == CAPTURE,
+            blocks=feature.blocks,
         )
     return Finding(feature.topic, State.OK, found)
 
@@ -133,13 +146,10 @@ def _kept(tiny: Tiny) -> str:
 
 
 def _edge_data(tiny: Tiny) -> str:
-    """Plain edges must read as zeros; freed memory does not."""
-    count = tiny.edge_count()
-    _expect(count, len(tiny.nodes()) - 1, "edges of three kernels in a row")
-    _, _, data, _ = tiny.call("cudaGraphGetEdges", tiny.raw, count)
-    read = [(int(d.from_port), int(d.to_port), int(d.type)) for d in data]
-    _expect(read, [(0, 0, 0)] * count, "data of plain edges")
-    return "plain edges read as plain"
+    """Edges between torch's kernels are full; wrong data would make others of them."""
+    _expect(len(tiny.links()), len(_ROW), "edges of three kernels in a row")
+    _expect(_full_edges(tiny), len(_ROW), "full edges among them")
+    return "full edges read as full"
 
 
 def _switched(tiny: Tiny) -> str:
@@ -158,13 +168,16 @@ def _switched(tiny: Tiny) -> str:
 
 
 def _rewired(tiny: Tiny) -> str:
-    source, target, _ = tiny.nodes()
-    edge = (tiny.raw, [source], [target], None, 1)
-    tiny.call("cudaGraphRemoveDependencies", *edge)
-    _expect(tiny.edge_count(), 1, "edges after one was removed")
-    tiny.call("cudaGraphAddDependencies", *edge)
-    _expect(tiny.edge_count(), 2, "edges after it was added again")
+    first, _ = _ROW
+    tiny.edges.remove([first], tiny.nodes())
+    _expect(_full_edges(tiny), len(_ROW) - 1, "full edges after one was removed")
+    tiny.edges.add([first], tiny.nodes())
+    _expect(_full_edges(tiny), len(_ROW), "full edges after it was added again")
     return "an edge was removed, and added again"
+
+
+def _full_edges(tiny: Tiny) -> int:
+    return sum(link in _ROW for link in tiny.links())
 
 
 def _expect(seen: object, wanted: object, what: str) -> None:
@@ -173,32 +186,36 @@ def _expect(seen: object, wanted: object, what: str) -> None:
         raise MeasurementError(msg)
 
 
-CAPTURE: Final = "keep_graph"
+_THROUGH_TORCH: Final = "or uninstall cuda-bindings to replay through torch"
+_DRIVER: Final = "install a driver for CUDA 13 (580 or newer)"
 
 FEATURES: Final = (
     Feature(
-        CAPTURE,
+        "keep_graph",
         _kept,
         "with cuda-bindings installed, profile cannot capture on this GPU",
-        "pip install 'torch>=2.9', or uninstall cuda-bindings to replay through torch",
+        f"pip install 'torch>=2.9', {_THROUGH_TORCH}",
+        blocks=True,
     ),
     Feature(
         "edge data",
         _edge_data,
-        "programmatic edges cannot be told from full ones, so no arm can be serialised",
-        "pip install 'cuda-bindings>=13.3,<14'",
+        "profile reads the edges of every graph that it captures, so it cannot start",
+        f"{_DRIVER}, {_THROUGH_TORCH}",
+        blocks=True,
     ),
     Feature(
         "node enable",
         _switched,
-        "regions cannot be knocked out of a captured graph",
-        "install a driver for CUDA 13 (580 or newer)",
+        "no region can be taken out of a captured graph",
+        _DRIVER,
     ),
     Feature(
         "edge removal",
         _rewired,
-        "a captured graph cannot be serialised",
-        "install a driver for CUDA 13 (580 or newer)",
+        "arms whose kernels overlap have no serial twin, and a ledger from records "
+        "alone",
+        _DRIVER,
     ),
 )
 
@@ -220,8 +237,8 @@ def bindings() -> Finding:
             "cuda-bindings",
             State.MISSING,
             "not installed",
-            "graphs are replayed through torch and kernels are mapped by order; "
-            "no experiments on graphs",
+            "graphs are replayed through torch and kernels are mapped by order; no "
+            "experiments on graphs, no limits, no self-test",
             fix,
         )
     if found[0] != _MAJOR:

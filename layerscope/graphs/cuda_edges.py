@@ -41,6 +41,37 @@ def driver_library() -> Any:  # noqa: ANN401 (its functions are made as they are
         raise MeasurementError(msg) from error
 
 
+def call_driver(
+    library: Any,  # noqa: ANN401 (ctypes)
+    name: str,
+    *arguments: object,
+    so: str,
+) -> None:
+    """Call a function of the driver.
+
+    Args:
+        library: from `driver_library`.
+        name: of the function, with its version.
+        arguments: what it is called with, as ctypes takes them.
+        so: what its failure means.
+
+    Raises:
+        MeasurementError: there is no such function, or the driver refuses.
+    """
+    try:
+        function = getattr(library, name)
+    except AttributeError as error:  # edges have data since CUDA 12.3
+        msg = f"the driver has no {name}; install one for CUDA 12.3 or newer"
+        raise MeasurementError(msg) from error
+    status = function(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        library.cuGetErrorName(status, ctypes.byref(text))
+        cause = (text.value or b"an unknown status").decode()
+        msg = f"{name} failed with {cause}; {so}"
+        raise MeasurementError(msg)
+
+
 class Edges:
     """The edges of one graph."""
 
@@ -112,15 +143,5 @@ class Edges:
         self._call(name, self._graph, sources, targets, data, size)
 
     def _call(self, name: str, *arguments: object) -> None:
-        try:
-            function = getattr(self._library, name)
-        except AttributeError as error:  # edges have data since CUDA 12.3
-            msg = f"the driver has no {name}; install one for CUDA 12.3 or newer"
-            raise MeasurementError(msg) from error
-        status = function(*arguments)
-        if status:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorName(status, ctypes.byref(text))
-            cause = (text.value or b"an unknown status").decode()
-            msg = f"{name} failed with {cause}; edges of this graph cannot be used"
-            raise MeasurementError(msg)
+        so = "edges of this graph cannot be used"
+        call_driver(self._library, name, *arguments, so=so)

@@ -25,6 +25,9 @@ from layerscope.units import (
 )
 
 _SOFTWARE: Final = ("layerscope", "torch", "triton")
+_SHORT_S: Final = 0.05
+"""Parts of a study that took less are not told: nothing was to be done in them."""
+
 _GPU_SOFTWARE: Final = ("cupti-python", "nvidia-cuda-cupti")  # the observer itself
 
 
@@ -94,7 +97,8 @@ def _protocol(run: Run, measured: Measures) -> Iterator[Fact]:
     if builds:
         yield Fact("built", "; ".join(builds))
     if header.seconds:
-        phases = f" ({_seconds(header.phases)})" if header.phases else ""
+        long = {name: s for name, s in header.phases.items() if s >= _SHORT_S}
+        phases = f" ({_seconds(long)})" if long else ""
         yield Fact("took", f"{_seconds(header.seconds)}{phases}")
     if header.host_memory_bytes > 0:
         peak = format_bytes(header.host_memory_bytes)

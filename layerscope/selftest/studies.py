@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -21,24 +21,39 @@ from layerscope.errors import BackendError, MeasurementError, describe
 from layerscope.experiment import SERIAL
 from layerscope.progress import Progress
 from layerscope.run import Run, RunWriter
+from layerscope.run_header import KernelCost
 from layerscope.runner.bench import open_bench
 from layerscope.runner.ending import partial_on_failure
+from layerscope.runner.first_runs import KnownRuns
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
 from layerscope.selftest.balancing import balanced
-from layerscope.selftest.cases import BASE, CASES, OTHER, Case, Chain, Demand, Start
+from layerscope.selftest.cases import BASE, CASES, OTHER, Case, Chain, Demand
 from layerscope.selftest.judging import Outcome, failed, judge, judge_mixture
-from layerscope.selftest.mixtures import CAUSES_ADDED, MIXED, MIXTURES, arm_before
-from layerscope.selftest.plan import MIXED_NAME
-from layerscope.selftest.workload import STEPS, PlantedWorkload, recipe
+from layerscope.selftest.mixtures import CAUSES_ADDED, MIXTURES, arm_before
+from layerscope.selftest.plan import MIXED_NAME, Planted, planted_arms
+from layerscope.selftest.together import edited_arms, run_first
+from layerscope.selftest.workload import STEPS, PlantedWorkload
 from layerscope.study import AA_SUFFIX, ANCHOR_LENGTHS, Arm, CallableSpec, Study
 
 _CAPTURES: Final = 5
-_BUDGET_S: Final = 6.0
 
-_FIRST_RUNS_S: Final = 12.0
-"""Seconds more for a study whose graphs are edited: these first run in a process of
-their own, which must start."""
+_BUDGET_S: Final = 12.0
+"""About twice what a study takes; where the device is noisy, rounds are added."""
+
+_TARGET: Final = 0.02
+"""Wider than usual, for what is planted is wider still."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What is found once, for all studies."""
+
+    first_runs: Mapping[str, KnownRuns]
+    """What became of the edited graphs of each study, by its name."""
+
+    observer_costs: list[KernelCost] = field(default_factory=list)
+    """What the recorder costs; none before the first study."""
 
 
 def run_selftest(
@@ -59,14 +74,19 @@ def run_selftest(
     """
     with torch.no_grad(), torch.cuda.device(device):
         setting = open_setting(device, options)
+        if edited := [*edited_arms(names)]:
+            what = "running edited graphs elsewhere first"
+            options.progress.phase(what, len(edited))
+        shared = _Shared(run_first(names, device))
         for name in names:
             progress = _Named(name, options.progress)
             here = replace(options, progress=progress)
             named = replace(setting, options=here)
             if name == MIXED_NAME:
-                yield from _mixtures(named)
+                yield from _mixtures(named, shared)
             else:
-                yield _case(next(c for c in CASES if c.name == name), named)
+                case = next(case for case in CASES if case.name == name)
+                yield _case(case, named, shared)
 
 
 def study_of(arms: Mapping[str, Chain], vector: torch.Tensor) -> Study:
@@ -77,23 +97,18 @@ def study_of(arms: Mapping[str, Chain], vector: torch.Tensor) -> Study:
         vector: what they update.
     """
     described = f"int32 {[*vector.shape]}"
-    first_runs_s = _FIRST_RUNS_S if any(map(_overlaps, arms.values())) else 0.0
     return Study(
         spec=CallableSpec(inputs=(described,), tolerance=0.0),
         arms=tuple(Arm(backend=name) for name in arms),
         experiments=(SERIAL,),
         captures=_CAPTURES,
         steps=STEPS,
-        time_budget_s=_BUDGET_S + first_runs_s,
+        time_budget_s=_BUDGET_S,
+        target_interval=_TARGET,
     )
 
 
-def _overlaps(chain: Chain) -> bool:
-    """Whether the serial twin of `chain` is another graph than its own."""
-    return any(one.beside or one.start is not Start.PLAIN for one in chain)
-
-
-def _case(case: Case, setting: Setting) -> Outcome:
+def _case(case: Case, setting: Setting, shared: _Shared) -> Outcome:
     told = partial(
         Outcome,
         name=case.name,
@@ -103,7 +118,7 @@ def _case(case: Case, setting: Setting) -> Outcome:
     try:
         if case.demand is Demand.BALANCE:
             case = balanced(case, setting.device)
-        run = _measure(case.name, case.arms, case.reads, setting)
+        run = _measure(case.name, (case.arms, case.reads), setting, shared)
     except (BackendError, MeasurementError) as error:
         return told(judged=failed(describe(error)))
     found, change = ledger(run, BASE, OTHER), _compare(run, BASE, OTHER)
@@ -115,7 +130,7 @@ def _case(case: Case, setting: Setting) -> Outcome:
     )
 
 
-def _mixtures(setting: Setting) -> Iterator[Outcome]:
+def _mixtures(setting: Setting, shared: _Shared) -> Iterator[Outcome]:
     outcomes = [
         partial(
             Outcome,
@@ -126,7 +141,7 @@ def _mixtures(setting: Setting) -> Iterator[Outcome]:
         for added in MIXTURES
     ]
     try:
-        run = _measure(MIXED_NAME, MIXED, 1, setting)
+        run = _measure(MIXED_NAME, planted_arms(MIXED_NAME), setting, shared)
     except (BackendError, MeasurementError) as error:
         yield from (told(judged=failed(describe(error))) for told in outcomes)
         return
@@ -152,8 +167,9 @@ def _compare(run: Run, base: str, other: str) -> Comparison:
     return compare(times, base, other, floor_ns)
 
 
-def _measure(name: str, arms: Mapping[str, Chain], reads: int, setting: Setting) -> Run:
+def _measure(name: str, planted: Planted, setting: Setting, shared: _Shared) -> Run:
     began_s = time.monotonic()
+    arms, reads = planted
     workload = PlantedWorkload(arms, reads, max(ANCHOR_LENGTHS), setting.device)
     torch.cuda.synchronize(setting.device)
     made_s = time.monotonic()
@@ -161,12 +177,15 @@ def _measure(name: str, arms: Mapping[str, Chain], reads: int, setting: Setting)
     study = study_of(arms, pool.target)
     header = setting.header(study)
     header.weights = "random"
+    header.observer_costs = shared.observer_costs
     writer = RunWriter(setting.options.output / name, header)
     with partial_on_failure(writer):
         writer.checkpoint()  # from here on a killed run can be read, and says so
+        known = shared.first_runs[name]
         budget_s = study.time_budget_s
-        bench = open_bench(workload, writer, setting.options, budget_s, recipe(name))
+        bench = open_bench(workload, writer, setting.options, budget_s, known)
         run_phases(bench, setting.recorder)
+        shared.observer_costs = header.observer_costs
         return finish(writer, began_s, made_s)
 
 

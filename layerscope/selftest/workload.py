@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from layerscope.errors import MeasurementError
+from layerscope.graphs.cuda_edges import driver_library
 from layerscope.graphs.device import facts
 from layerscope.graphs.edits import Allowed
+from layerscope.graphs.empty_nodes import add_empty_nodes
 from layerscope.graphs.memory import free_bytes
 from layerscope.graphs.own_kernels import OwnKernel
 from layerscope.layers.feed import Feed, Pool, make_feed
 from layerscope.layers.seeding import generator
 from layerscope.regions import region, role
 from layerscope.run_header import RegionBytes
-from layerscope.runner.workload import Recipe
 from layerscope.selftest.cases import REGIONS, Chain, Launch, Start
 from layerscope.selftest.kernels import (
     FACTOR,
@@ -27,7 +28,6 @@ from layerscope.selftest.kernels import (
     THREADS,
     numbers,
 )
-from layerscope.selftest.plan import planted_arms
 from layerscope.selftest.sizes import Sizes, sizes_of
 from layerscope.study import AA_SUFFIX
 
@@ -84,7 +84,6 @@ class PlantedWorkload:
         if device.type == "cuda":
             self._kernels = {name: OwnKernel(SOURCE, name, device) for name in KERNELS}
             self._beside = torch.cuda.Stream(device)
-            self._event = torch.cuda.Event(enable_timing=True, external=True)
 
     @property
     def feed(self) -> Feed:
@@ -118,8 +117,8 @@ class PlantedWorkload:
             )
         if launch.beside:
             stream.wait_stream(self._beside)
-        if launch.marked:
-            self._event.record(stream)
+        if launch.pauses:
+            add_empty_nodes(driver_library(), stream.cuda_stream, launch.pauses)
 
     def poison(self) -> None:
         """Spoil the vector, which every replay loads anew."""
@@ -202,22 +201,6 @@ class PlantedWorkload:
     def cache_warnings(self, passes: int, l2_bytes: int) -> Iterator[str]:  # noqa: ARG002
         """None: the sizes follow from the cache."""
         return iter(())
-
-
-def planted(
-    name: str,
-    arms: Sequence[str],  # noqa: ARG001 (all are made: they share their weights)
-    passes: int,
-    device: str,
-) -> PlantedWorkload:
-    """The workload of the study `name`, in another process; see `Recipe`."""
-    return PlantedWorkload(*planted_arms(name), passes, torch.device(device))
-
-
-def recipe(name: str) -> Recipe:
-    """How another process makes the workload of the study `name`."""
-    factory = f"{planted.__module__}:{planted.__name__}"
-    return Recipe(factory=factory, arguments={"name": name})
 
 
 def _check_memory(sizes: Sizes, device: torch.device) -> None:

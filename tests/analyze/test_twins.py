@@ -1,6 +1,7 @@
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -80,8 +81,16 @@ def test_a_twin_that_would_be_the_same() -> None:
 def test_no_twin_was_asked_for() -> None:
     """As in runs from before there were experiments."""
     run = arms_run(BASE_CHAIN, OTHER_CHAIN, twins=None)
+    assert serial_twin(run, OTHER) == Twin("", "no serial twin was asked for")
+
+
+def test_no_twin_of_this_arm_was_asked_for() -> None:
+    """Where others have one, the reason names the arm."""
+    run = arms_run(BASE_CHAIN, OTHER_CHAIN)
+    trials = [trial for trial in run.header.trials if trial.arm == BASE]
+    header = msgspec.structs.replace(run.header, trials=trials)
     reason = "fused has no serial twin: none was asked for"
-    assert serial_twin(run, OTHER) == Twin("", reason)
+    assert serial_twin(replace(run, header=header), OTHER) == Twin("", reason)
 
 
 @pytest.mark.parametrize("outcome", ["refused", "discarded"])

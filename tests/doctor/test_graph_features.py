@@ -6,9 +6,13 @@ import pytest
 
 from layerscope.doctor import graph_features
 from layerscope.doctor.graph_features import FEATURES, Feature, Tiny
+from layerscope.graphs.cuda_edges import Edges
 from layerscope.report.diagnosis import Finding, State
+from tests.graphs.graph_library import GRAPH, GraphLibrary
 
-Edge: TypeAlias = tuple[int, int]
+ROW = ((1000, 1001, 0, 0, 0), (1001, 1002, 0, 0, 0))
+"""The edges of three kernels in a row, and their data."""
+
 Answer: TypeAlias = tuple[object, ...]
 
 
@@ -16,13 +20,11 @@ Answer: TypeAlias = tuple[object, ...]
 class FakeRuntime:
     """The graph calls of ``cuda.bindings.runtime`` on + 1, × 2, + 1, in plain Python.
 
-    A test may let a call fail, read wrong edge data, or ignore the switching of nodes.
+    A test may let a call fail, or ignore the switching of nodes.
     """
 
     failing: str = ""
-    edge_type: int = 0
     is_deaf: bool = False
-    edges: list[Edge] = field(default_factory=lambda: [(0, 1), (1, 2)])
     disabled: set[int] = field(default_factory=set)
     executables: int = 0
 
@@ -32,19 +34,13 @@ class FakeRuntime:
         return (status, *values)
 
     def cudaGraphGetNodes(self, _: str, count: int = 0) -> Answer:  # noqa: N802
-        """Nodes 0, 1, 2; asked for none, how many there are."""
-        return self._answer("cudaGraphGetNodes", [0, 1, 2] if count else [], 3)
-
-    def cudaGraphGetEdges(self, _: str, count: int = 0) -> Answer:  # noqa: N802
-        """Sources, targets, edge data; asked for none, how many there are."""
-        sources, targets = ([edge[i] for edge in self.edges] for i in (0, 1))
-        plain = SimpleNamespace(from_port=0, to_port=0, type=self.edge_type)
-        lists = (sources, targets, [plain] * count) if count else ([], [], [])
-        return self._answer("cudaGraphGetEdges", *lists, len(self.edges))
+        """Three nodes; asked for none, how many there are."""
+        nodes = [1000, 1001, 1002] if count else []
+        return self._answer("cudaGraphGetNodes", nodes, 3)
 
     def cudaGraphInstantiate(self, *_: object) -> Answer:  # noqa: N802
         """An executable graph with all nodes on."""
-        self.executables += 1
+        self.executables += self.failing != "cudaGraphInstantiate"
         self.disabled.clear()
         return self._answer("cudaGraphInstantiate", "exec")
 
@@ -63,66 +59,57 @@ class FakeRuntime:
         """Whether a node is on."""
         return self._answer("cudaGraphNodeGetEnabled", int(node not in self.disabled))
 
-    def cudaGraphRemoveDependencies(  # noqa: N802
-        self, _: str, sources: list[int], targets: list[int], *__: object
-    ) -> Answer:
-        """Take edges away."""
-        if not self.is_deaf:
-            for edge in zip(sources, targets, strict=True):
-                self.edges.remove(edge)
-        return self._answer("cudaGraphRemoveDependencies")
-
-    def cudaGraphAddDependencies(  # noqa: N802
-        self, _: str, sources: list[int], targets: list[int], *__: object
-    ) -> Answer:
-        """Add edges."""
-        self.edges += zip(sources, targets, strict=True)
-        return self._answer("cudaGraphAddDependencies")
-
     def launch(self, _: str) -> int:
         """Run the nodes that are on."""
         value = 0
-        for node, (factor, summand) in enumerate(((1, 1), (2, 0), (1, 1))):
+        for node, (factor, summand) in enumerate(((1, 1), (2, 0), (1, 1)), 1000):
             if node not in self.disabled:
                 value = value * factor + summand
         return value
 
 
-def tried(topic: str, runtime: FakeRuntime) -> Finding:
+class DeafLibrary(GraphLibrary):
+    """A driver that says that it edits edges, and does not."""
+
+    def _write(self, *_: object) -> int:
+        return 0
+
+
+def tried(
+    topic: str, runtime: FakeRuntime, library: GraphLibrary | None = None
+) -> Finding:
     """What is found of one feature."""
     feature = next(item for item in FEATURES if item.topic == topic)
-    tiny = Tiny(runtime, "graph", runtime.launch, None)
+    edges = Edges(library or GraphLibrary(*ROW), GRAPH)
+    tiny = Tiny(runtime, "graph", edges, runtime.launch, None)
     found = graph_features.tried(feature, lambda: tiny)
     assert runtime.executables == 0
     return found
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.topic)
-def test_a_runtime_that_works_has_every_feature(feature: Feature) -> None:
+def test_what_works_has_every_feature(feature: Feature) -> None:
     """Nothing is left behind: the graph has its edges, and no executable is open."""
-    runtime = FakeRuntime()
-    found = tried(feature.topic, runtime)
+    library = GraphLibrary(*ROW)
+    found = tried(feature.topic, FakeRuntime(), library)
     assert (found.state, found.meaning, found.fix) == (State.OK, "", "")
-    assert sorted(runtime.edges) == [(0, 1), (1, 2)]
+    assert library.edges == set(ROW)
 
 
 @pytest.mark.parametrize(
     ("topic", "call"),
     [
         ("keep_graph", "cudaGraphInstantiate"),
-        ("edge data", "cudaGraphGetEdges"),
         ("node enable", "cudaGraphNodeSetEnabled"),
         ("node enable", "cudaGraphNodeGetEnabled"),
-        ("edge removal", "cudaGraphRemoveDependencies"),
-        ("edge removal", "cudaGraphAddDependencies"),
     ],
 )
-def test_a_call_that_fails_is_named_with_its_status(topic: str, call: str) -> None:
+def test_a_call_of_the_runtime_that_fails_is_named_with_its_status(
+    topic: str, call: str
+) -> None:
     """And says what is lost and how to get it."""
-    runtime = FakeRuntime(failing=call)
     feature = next(item for item in FEATURES if item.topic == topic)
-    tiny = Tiny(runtime, "graph", runtime.launch, None)
-    assert graph_features.tried(feature, lambda: tiny) == Finding(
+    assert tried(topic, FakeRuntime(failing=call)) == Finding(
         topic,
         State.MISSING,
         f"{call} fails with cudaErrorNotSupported",
@@ -132,23 +119,46 @@ def test_a_call_that_fails_is_named_with_its_status(topic: str, call: str) -> No
     )
 
 
-def test_edge_data_that_is_not_zero_was_freed_before_it_was_read() -> None:
-    """Some bindings do so; programmatic edges would be invented."""
-    found = tried("edge data", FakeRuntime(edge_type=113))
-    assert found.state is State.MISSING
-    assert found.found == (
-        "data of plain edges: [(0, 0, 113), (0, 0, 113)], "
-        "where [(0, 0, 0), (0, 0, 0)] was expected"
+@pytest.mark.parametrize(
+    ("topic", "call"),
+    [
+        ("edge data", "cuGraphGetEdges_v2"),
+        ("edge removal", "cuGraphRemoveDependencies_v2"),
+        ("edge removal", "cuGraphAddDependencies_v2"),
+    ],
+)
+def test_a_call_of_the_driver_that_fails_is_named_with_its_status(
+    topic: str, call: str
+) -> None:
+    """Edges that cannot be read let no capture be made; others let none be edited."""
+    feature = next(item for item in FEATURES if item.topic == topic)
+    library = GraphLibrary(*ROW)
+    library.failing.add(call)
+    assert tried(topic, FakeRuntime(), library) == Finding(
+        topic,
+        State.MISSING,
+        f"{call} failed with CUDA_ERROR_INVALID_VALUE; edges of this graph cannot be "
+        "used",
+        feature.meaning,
+        feature.fix,
+        blocks=topic == "edge data",
     )
-    assert found.fix == "pip install 'cuda-bindings>=13.3,<14'"
+
+
+def test_edges_with_data_of_others_are_not_believed() -> None:
+    """Torch's kernels follow each other by full edges."""
+    library = GraphLibrary(ROW[0], (1001, 1002, 1, 0, 1))
+    found = tried("edge data", FakeRuntime(), library)
+    assert (found.state, found.blocks) == (State.MISSING, True)
+    assert found.found == "full edges among them: 1, where 2 was expected"
 
 
 def test_success_without_an_effect_is_not_believed() -> None:
     """A call that does nothing and says success is found out."""
     found = tried("node enable", FakeRuntime(is_deaf=True))
     assert found.found == "the state of a disabled node: 1, where 0 was expected"
-    found = tried("edge removal", FakeRuntime(is_deaf=True))
-    assert found.found == "edges after one was removed: 2, where 1 was expected"
+    found = tried("edge removal", FakeRuntime(), DeafLibrary(*ROW))
+    assert found.found == ("full edges after one was removed: 2, where 1 was expected")
 
 
 @pytest.mark.parametrize(

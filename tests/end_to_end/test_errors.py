@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from layerscope.cli.main import main
 from layerscope.graphs import memory
 from layerscope.run import HEADER_FILE, KERNELS_FILE, SAMPLES_FILE, load
-from layerscope.runner import anchors, flow
+from layerscope.runner import anchors, flow, rounds
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = (
@@ -139,14 +139,14 @@ def test_memory_that_runs_out_later_leaves_the_samples_before(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1 and one line; the partial run gives the reason."""
-    enqueue = anchors._enqueue
+    enqueue = rounds.enqueue
 
     def enqueued(*arguments: object) -> object:
         if arguments[1] == 3:
             allocates_too_much()
         return enqueue(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anchors, "_enqueue", enqueued)
+    monkeypatch.setattr(anchors, "enqueue", enqueued)
     assert main([*SMALL, "-o", str(here / "run")]) == 1
     assert one_line(capsys).startswith("error: out of memory, ")
     run = load(here / "run")

@@ -13,7 +13,7 @@ from layerscope.analyze.shares import increments, pass_shares
 from layerscope.cli.main import main
 from layerscope.record.torch_profiler import TorchProfilerRecorder
 from layerscope.run import Run, load
-from layerscope.runner import anchors, phases
+from layerscope.runner import anchors, phases, rounds
 
 SMALL = (
     *("profile", "--device", "cpu", "--arms", "reference", "--context", "32"),
@@ -153,14 +153,14 @@ def test_ctrl_c_while_measuring_leaves_a_run_that_can_be_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Exit code 130; the rounds before it are kept, and the report says so."""
-    enqueue = anchors._enqueue
+    enqueue = rounds.enqueue
 
     def interrupted(*arguments: object) -> object:
         if arguments[1] == 9:
             raise KeyboardInterrupt
         return enqueue(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anchors, "_enqueue", interrupted)
+    monkeypatch.setattr(anchors, "enqueue", interrupted)
     folder = str(tmp_path / "run")
     assert main([*SMALL, "--model", "tiny-moe", "-o", folder]) == 130
     assert "interrupted" in capsys.readouterr().err

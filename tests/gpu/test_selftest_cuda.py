@@ -6,12 +6,15 @@ import torch
 pytest.importorskip("cupti", reason="the cuda extra is not installed")
 
 from layerscope.cli.main import main
+from layerscope.experiment import SERIAL
 from layerscope.graphs.cuda import GraphPlayer
+from layerscope.graphs.edits import Allowed, Change, plan
 from layerscope.graphs.players import head_for
 from layerscope.layers.feed import restart
 from layerscope.runner.bench import body_of
 from layerscope.selftest.plan import NAMES, planted_arms
 from layerscope.selftest.workload import PlantedWorkload
+from tests.graphs.handmade_graphs import full, row
 
 PASSES = 3
 
@@ -37,21 +40,24 @@ def test_every_arm_computes_what_torch_does(name: str, player: GraphPlayer) -> N
         replay.close()
 
 
-def test_an_event_is_a_node_without_a_record(player: GraphPlayer) -> None:
-    """It stands between two kernels in the base of the case ``gap``."""
+def test_empty_nodes_stand_between_two_kernels(player: GraphPlayer) -> None:
+    """In the base of the case ``gap``: in the region before them, in one chain."""
     arms, reads = planted_arms("gap")
     device = torch.device("cuda", torch.cuda.current_device())
     workload = PlantedWorkload(arms, reads, 1, device)
     replay = player.capture(body_of(workload, head_for(workload.feed), "base"), 1)
     kinds = [node.kind for node in replay.nodes]
-    assert kinds.count("kernel") == len(kinds) - 1 == 9
-    assert kinds[5] == "event record"
+    assert kinds == ["kernel"] * 5 + ["empty"] * 10 + ["kernel"] * 4
+    assert {node.region for node in replay.nodes[5:15]} == {"o_proj_all_reduce"}
+    assert replay.links == full(*row(19))
+    assert plan(SERIAL, replay.nodes, replay.links, Allowed()) == Change()
+    replay.close()
 
 
-def test_two_planted_causes_are_found(
+def test_three_planted_causes_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that is in the records, and one that only a serial twin shows."""
+    """Two that are in the records, and one that only a serial twin shows."""
     folder = str(tmp_path / "runs")
-    assert main(["selftest", "--only", "less,trigger", "-o", folder]) == 0
-    assert capsys.readouterr().out.startswith("selftest: 2 of 2 passed\n")
+    assert main(["selftest", "--only", "less,trigger,gap", "-o", folder]) == 0
+    assert capsys.readouterr().out.startswith("selftest: 3 of 3 passed\n")

@@ -107,10 +107,7 @@ def test_notes_say_how_to_read_the_tables() -> None:
             "hidden behind other kernels, a pass: reference 0 ns, fused 1.000 µs; that "
             "is no line of an observed ledger"
         ),
-        (
-            "fused: from records alone: reference has no serial twin: none was asked "
-            "for; fused has no serial twin: none was asked for"
-        ),
+        "fused: from records alone: no serial twin was asked for",
         (
             "fused: overlap against faster kernels is not separable: kernels run "
             "beside each other in fused"

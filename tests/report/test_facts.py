@@ -186,6 +186,13 @@ def test_what_an_older_run_does_not_tell_is_left_out() -> None:
     assert {"weights", "host memory", "took"}.isdisjoint(found)
 
 
+def test_what_the_study_did_is_told_where_it_took_time() -> None:
+    """Without experiments nothing was tried and no region taken out."""
+    phases = {"trying experiments": 0.0, "anchors": 8.25, "knock-outs": 0.04}
+    found = facts(handmade.run(phases=phases))
+    assert found["took"] == "weights 0.5 s, study 12.0 s (anchors 8.2 s)"
+
+
 def test_nothing_measured_is_told_as_nothing() -> None:
     """A run without any sample still says what would have been measured."""
     run = handmade.run(numerics=[], builds=[], distinct_experts=[], recorder="")

@@ -4,7 +4,7 @@ import pytest
 
 from layerscope.experiment import Experiment
 from layerscope.runner import first_runs as module
-from layerscope.runner.first_runs import FirstRun, first_runs
+from layerscope.runner.first_runs import FirstRun, KnownRuns, first_runs
 from tests.runner import first_run_recipes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -85,3 +85,14 @@ def test_an_arm_that_cannot_be_made_again_is_refused_with_the_reason() -> None:
 def test_nothing_is_started_for_nothing() -> None:
     """No run, no process."""
     assert first_runs(first_run_recipes.BROKEN, [], 4, "cpu") == {}
+
+
+def test_what_ran_before_is_not_run_again() -> None:
+    """Its reasons are told; what never ran must not be measured."""
+    right, wrong, new = run("right"), run("wrong"), run("new")
+    known = KnownRuns({right: "", wrong: "it hung"})
+    assert first_runs(known, [wrong, right, new], 4, "cpu") == {
+        wrong: "it hung",
+        right: "",
+        new: "it was not among the graphs that ran in a process of their own",
+    }

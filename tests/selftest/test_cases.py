@@ -4,7 +4,15 @@ from dataclasses import fields
 import pytest
 
 from layerscope.analyze.causes import Cause
-from layerscope.selftest.cases import CASES, Case, Chain, Demand, Launch, Start
+from layerscope.selftest.cases import (
+    CASES,
+    Case,
+    Chain,
+    Demand,
+    Launch,
+    Start,
+    overlaps,
+)
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -32,7 +40,7 @@ def roles(chain: Chain) -> Counter[tuple[str, str]]:
         ("branches", "beside"),
         ("less", "extra"),
         ("swap", "slow"),
-        ("gap", "marked"),
+        ("gap", "pauses"),
         ("bandwidth", "start"),
     ],
 )
@@ -99,11 +107,18 @@ def test_roles_pair_kernels_that_are_not_merged(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_overlap_is_planted_alone(case: Case) -> None:
     """Arms overlap in those cases only whose cause it is."""
-    overlaps = any(
-        launch.beside or launch.start is not Start.PLAIN
-        for launch in (*case.base, *case.other)
-    )
-    assert overlaps == (case.expected == {Cause.OVERLAP})
+    assert not overlaps(case.base) or case.expected == {Cause.OVERLAP}
+    assert overlaps(case.other) == (case.expected == {Cause.OVERLAP})
+
+
+def test_the_base_of_a_case_pays_for_nothing_besides() -> None:
+    """Its kernels are plain, but where another way to be programmatic is planted."""
+    programmatic = {
+        case.name
+        for case in CASES
+        if any(launch.start is not Start.PLAIN for launch in case.base)
+    }
+    assert programmatic == {"trigger", "early"}
 
 
 def test_only_balanced_arms_spin() -> None:

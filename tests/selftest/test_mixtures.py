@@ -1,5 +1,6 @@
 from itertools import pairwise
 
+from layerscope.selftest.cases import Start
 from layerscope.selftest.mixtures import CAUSES_ADDED, MIXED, MIXTURES, arm_before
 
 
@@ -16,11 +17,17 @@ def test_every_arm_adds_one_thing() -> None:
     """Work, then fusion, then overlap, which leave alone what the others change."""
     extras = [sum(launch.extra for launch in arm) for arm in MIXED.values()]
     counts = [len(arm) for arm in MIXED.values()]
-    starts = [{launch.start.value for launch in arm} for arm in MIXED.values()]
+    branches = [sum(launch.beside for launch in arm) for arm in MIXED.values()]
     assert [*MIXED] == ["base", "work", "fusion", "overlap"]
     assert extras == [3, 0, 0, 0]
-    assert counts == [8, 8, 5, 5]
-    assert starts == [{"plain"}, {"plain"}, {"plain"}, {"early"}]
+    assert counts == [8, 8, 6, 6]
+    assert branches == [0, 0, 0, 1]
+
+
+def test_no_arm_has_programmatic_kernels() -> None:
+    """Their twins have other gaps than plain chains, which nobody planted."""
+    launches = [launch for arm in MIXED.values() for launch in arm]
+    assert {launch.start for launch in launches} == {Start.PLAIN}
 
 
 def test_work_is_planted_outside_what_is_merged() -> None:

@@ -2,7 +2,6 @@ import pytest
 
 pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +13,13 @@ from layerscope.run import Run
 from layerscope.runner.setting import RunnerOptions, Setting
 from layerscope.selftest import studies
 from layerscope.selftest.balancing import missing_ns, spinning
-from layerscope.selftest.cases import CASES, Case, Chain, Demand
+from layerscope.selftest.cases import CASES, Case, Demand
+from layerscope.selftest.plan import Planted
 from tests import handmade
 from tests.selftest import simulated
 
 CPU = torch.device("cpu")
+NOTHING_SHARED = studies._Shared({})
 
 
 def balanced(case: Case, _: torch.device) -> Case:
@@ -29,9 +30,9 @@ def balanced(case: Case, _: torch.device) -> Case:
     return replace(case, other=spinning(case.other, spin_ns))
 
 
-def measured(_: str, arms: Mapping[str, Chain], reads: int, __: Setting) -> Run:
+def measured(_: str, planted: Planted, *__: object) -> Run:
     """The run of a study."""
-    return simulated.run(arms, reads)
+    return simulated.run(*planted)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_the_ledger_puts_a_planted_change_where_it_was_planted(
     case: Case, setting: Setting
 ) -> None:
     """All of it, for there is no noise; what cancels is on both lines."""
-    outcome = studies._case(case, setting)
+    outcome = studies._case(case, setting, NOTHING_SHARED)
     assert outcome.judged.passed, outcome.judged.text
     assert outcome.ledger is not None
     lines = {line.cause: line.change.value for line in outcome.ledger.lines}
@@ -61,16 +62,15 @@ def test_the_ledger_puts_a_planted_change_where_it_was_planted(
 def test_what_is_planted_elsewhere_is_found_out(setting: Setting) -> None:
     """A case that expects another line fails."""
     (case,) = (case for case in CASES if case.name == "gap")
-    outcome = studies._case(
-        replace(case, expected=frozenset({Cause.LAUNCHES})), setting
-    )
+    elsewhere = replace(case, expected=frozenset({Cause.LAUNCHES}))
+    outcome = studies._case(elsewhere, setting, NOTHING_SHARED)
     assert not outcome.judged.passed
     assert outcome.judged.text == "most elsewhere: shorter gaps −2.800 µs"
 
 
 def test_mixtures_are_taken_apart(setting: Setting) -> None:
     """Each line is what adding its cause changed."""
-    outcomes = [*studies._mixtures(setting)]
+    outcomes = [*studies._mixtures(setting, NOTHING_SHARED)]
     assert [outcome.judged.passed for outcome in outcomes] == [True] * 3
     for outcome in outcomes:
         for part in outcome.added:

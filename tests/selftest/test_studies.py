@@ -9,7 +9,11 @@ from layerscope.analyze.causes import Cause
 from layerscope.errors import BackendError, MeasurementError
 from layerscope.experiment import SERIAL
 from layerscope.progress import SilentProgress
+from layerscope.record.recorder import Recorder
 from layerscope.run import Run
+from layerscope.run_header import KernelCost
+from layerscope.runner.bench import Bench
+from layerscope.runner.first_runs import KnownRuns
 from layerscope.runner.setting import RunnerOptions, Setting
 from layerscope.selftest import studies
 from layerscope.selftest.cases import CASES
@@ -21,6 +25,7 @@ from tests.selftest.ledgers import comparison, exactly, ledger
 
 VECTOR = torch.zeros(2, 1024, dtype=torch.int32)
 REASON = "the device is out of order"
+NOTHING_SHARED = studies._Shared({})
 LESS = next(case for case in CASES if case.name == "less")
 
 
@@ -44,26 +49,38 @@ def test_a_study_asks_for_serial_twins() -> None:
     study = studies.study_of(planted_arms("less")[0], VECTOR)
     assert [arm.name for arm in study.all_arms] == ["base", "other", "base (A/A)"]
     assert study.experiments == (SERIAL,)
-    assert (study.captures, study.time_budget_s) == (5, 6.0)
+    assert (study.captures, study.rounds, study.time_budget_s) == (5, 16, 12.0)
     assert study.spec == CallableSpec(inputs=("int32 [2, 1024]",), tolerance=0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "is_edited"),
-    [("trigger", True), ("branches", True), ("mixtures", True), ("gap", False)],
-)
-def test_a_study_whose_graphs_are_edited_has_more_time(
-    name: str, *, is_edited: bool
+def test_what_is_found_once_serves_all_studies(
+    monkeypatch: pytest.MonkeyPatch, setting: Setting
 ) -> None:
-    """For the process in which they run first."""
-    study = studies.study_of(planted_arms(name)[0], VECTOR)
-    assert (study.time_budget_s > 6.0) is is_edited
+    """First runs were made before; the first study finds what the recorder costs."""
+    cost = KernelCost(blocks=132, added_ns=130.0, low_ns=120.0, high_ns=140.0)
+    calibrated: list[bool] = []
+
+    def run_phases(bench: Bench, _: Recorder | None) -> None:
+        assert bench.recipe is shared.first_runs[bench.writer.path.name]
+        header = bench.writer.header
+        calibrated.append(not header.observer_costs)
+        header.observer_costs = header.observer_costs or [cost]
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(studies, "run_phases", run_phases)
+    shared = studies._Shared({"less": KnownRuns({}), "swap": KnownRuns({})})
+    runs = [
+        studies._measure(name, planted_arms(name), setting, shared)
+        for name in ("less", "swap")
+    ]
+    assert calibrated == [True, False]
+    assert [run.header.observer_costs for run in runs] == [[cost], [cost]]
 
 
 def test_a_case_is_judged(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
     """By the ledger of its run, whose warnings are kept."""
     found(monkeypatch, handmade.run(warnings=["it was late"]))
-    outcome = studies._case(LESS, setting)
+    outcome = studies._case(LESS, setting, NOTHING_SHARED)
     assert (outcome.name, outcome.judged.passed) == ("less", True)
     assert outcome.warnings == ("it was late",)
 
@@ -78,7 +95,8 @@ def test_a_study_that_cannot_be_measured_has_failed(
         raise kind(REASON)
 
     monkeypatch.setattr(studies, "_measure", fail)
-    for outcome in (studies._case(LESS, setting), *studies._mixtures(setting)):
+    case = studies._case(LESS, setting, NOTHING_SHARED)
+    for outcome in (case, *studies._mixtures(setting, NOTHING_SHARED)):
         assert not outcome.judged.passed
         assert outcome.judged.text == REASON
         assert (outcome.ledger, outcome.change) == (None, None)
@@ -89,7 +107,7 @@ def test_mixtures_share_a_study(
 ) -> None:
     """Each has the causes that it adds, with what adding them changed."""
     found(monkeypatch, handmade.run())
-    outcomes = [*studies._mixtures(setting)]
+    outcomes = [*studies._mixtures(setting, NOTHING_SHARED)]
     assert [outcome.name for outcome in outcomes] == [
         "work + fusion",
         "fusion + overlap",

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import groupby
 from math import inf
 
@@ -13,7 +12,7 @@ from layerscope.graphs.edits import Allowed
 from layerscope.selftest import workload as module
 from layerscope.selftest.cases import Chain
 from layerscope.selftest.plan import NAMES, planted_arms
-from layerscope.selftest.workload import PlantedWorkload, recipe
+from layerscope.selftest.workload import PlantedWorkload
 
 CPU = torch.device("cpu")
 PASSES = 3
@@ -100,17 +99,6 @@ def test_kernels_of_a_role_follow_each_other(name: str) -> None:
     for chain in planted_arms(name)[0].values():
         marks = [names for names, _ in groupby(module._places(chain), module._names)]
         assert len(marks) == len(set(marks))
-
-
-def test_another_process_makes_the_same_workload(
-    workload: PlantedWorkload,
-) -> None:
-    """The recipe names what makes it, and with what."""
-    made = recipe("less")
-    assert made.factory == "layerscope.selftest.workload:planted"
-    again = module.planted(**made.arguments, arms=["other"], passes=2, device="cpu")
-    assert again._sizes == replace(workload._sizes, slots=2)
-    assert again._arms == workload._arms
 
 
 def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,22 +221,15 @@ def _check(options: CallableOptions) -> None:
         "passes": options.passes,
     }
     reasons = count_reasons(counts, {"time_budget_s": options.time_budget_s})
-    reasons += _edit_reasons(options)
+    try:
+        list(map(Experiment.parse, options.edits))
+    except ValueError as error:
+        reasons.append(f"edits: {error}")
     tolerance = options.tolerance
     if tolerance is not None and not (isfinite(tolerance) and tolerance >= 0):
         reasons.append(f"tolerance is {tolerance:g}, and must be 0 or above")
     if reasons:
         raise InputError("; ".join(reasons))
-
-
-def _edit_reasons(options: CallableOptions) -> list[str]:
-    reasons = []
-    for text in options.edits:
-        try:
-            Experiment.parse(text)
-        except ValueError as error:
-            reasons.append(f"edits: {error}")
-    return reasons
 
 
 def _device(name: str, drawn: Drawn, arms: dict[str, ForeignArm]) -> torch.device:
