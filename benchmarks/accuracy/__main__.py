@@ -21,6 +21,7 @@ from benchmarks.accuracy.planted import (
     records_table,
 )
 from benchmarks.accuracy.repeats import false_positives_table, widths_tables
+from benchmarks.accuracy.traces_left import after_table, gaps_table
 
 ALLOWED_PERCENT: Final = 10
 """Within which a limit must be of what was measured first."""
@@ -42,6 +43,8 @@ TABLES: Final[dict[str, Callable[[Path], str]]] = {
     "planted": planted_table,
     "overlap": overlap_table,
     "records": records_table,
+    "twins": gaps_table,
+    "after": after_table,
     "mixtures": mixtures_table,
     "knock-outs": knock_out_table,
     "cupti": partial(observer_tables, recorder="cupti"),

@@ -20,6 +20,7 @@ from benchmarks.accuracy.repeats import (
     half_width,
     widths_tables,
 )
+from benchmarks.accuracy.traces_left import after_table, gaps_table
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.run import Run, RunWriter
 from layerscope.run_header import KernelCost
@@ -331,3 +332,32 @@ def test_a_table_is_chosen_by_name(
     )
     with pytest.raises(SystemExit, match=r"planted\|overlap\|.*\|limits PATH"):
         main(["plants", str(tmp_path)])
+
+
+EXPECTED_GAPS = """\
+| run | arm | edges | graph | gap, µs | kernel, µs |
+|---|---|---|---|--:|--:|
+| edited | reference | full | captured | 1.00 ± 0.00 | 12.67 ± 0.00 |
+| edited | fused | programmatic | serial | 1.33 ± 0.00 | 10.00 ± 0.00 |"""
+
+EXPECTED_AFTER = """\
+| run | arm | edges | before, µs | after, µs |
+|---|---|---|--:|--:|
+| edited | reference | full | 40.00 ± 0.00 | 40.00 ± 0.00 |
+| edited | fused | programmatic | 30.00 ± 0.00 | 30.00 ± 0.00 |"""
+
+
+def test_gaps_are_told_of_graphs_in_which_nothing_overlaps(tmp_path: Path) -> None:
+    """The captured graph of an arm that is serial, the twin of the other.
+
+    A pass of the reference has 38 us of kernels and 3 us of gaps, one of the twin of
+    ``fused`` 30 and 4; both have three kernels.
+    """
+    write(tmp_path / "edited", edited.run())
+    assert gaps_table(tmp_path) == EXPECTED_GAPS
+
+
+def test_anchors_are_told_before_and_after_the_profiler(tmp_path: Path) -> None:
+    """Those after it are of one capture."""
+    write(tmp_path / "edited", edited.run())
+    assert after_table(tmp_path) == EXPECTED_AFTER
