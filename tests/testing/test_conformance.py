@@ -508,7 +508,7 @@ def test_a_backend_that_ran_nothing_has_shown_nothing() -> None:
     reasons = (
         "needs tensor-parallel size 2, not 1",
         "its plan declined",
-        "has kernels that wait for others (combine), which must first run in a process ",
+        "has kernels that wait for others (combine), which must first run in a ",
     )
     for backend, reason in zip(cases, reasons, strict=True):
         *head, left_out = failures(backend)
