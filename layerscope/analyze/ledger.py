@@ -129,10 +129,9 @@ def _kept_by_twin(header: RunHeader, *graphs: Graphs) -> list[str]:
     ]
     if len(early) != 1:
         return []
-    return [
-        f"the serial twin of {early[0]} keeps a part of what its programmatic launches "
-        "hide: that part is in the gaps, and overlap is the smaller by it"
-    ]
+    kept = "keeps a part of what its programmatic launches hide"
+    where = "that part is in the gaps, and overlap is the smaller by it"
+    return [f"the serial twin of {early[0]} {kept}: {where}"]
 
 
 def _observed(

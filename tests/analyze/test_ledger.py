@@ -374,17 +374,19 @@ def test_a_twin_that_overlaps_a_little_is_told() -> None:
     assert found.notes == (SERIAL_ALREADY, overlaps)
 
 
+KEPT = (
+    "the serial twin of fused keeps a part of what its programmatic launches hide: "
+    "that part is in the gaps, and overlap is the smaller by it"
+)
+
+
 @pytest.mark.parametrize(
     ("programmatic", "notes"),
     [
         ({}, ()),
         (
             {OTHER: [1]},
-            (
-                "the serial twin of fused keeps a part of what its programmatic "
-                "launches hide: that part is in the gaps, and overlap is the smaller "
-                "by it",
-            ),
+            (KEPT,),
         ),
         ({BASE: [1], OTHER: [1, 2]}, ()),
     ],
