@@ -5,9 +5,11 @@ its own: the process that waits for it does.
 """
 
 import importlib
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import torch
@@ -29,19 +31,40 @@ from layerscope.runner.first_runs import (
 from layerscope.runner.outputs import kept, why_other
 from layerscope.runner.workload import Workload
 
+Say: TypeAlias = Callable[[Message], None]
+"""Tells the process that waits."""
+
 _AGAIN: Final = 4
 """Launches of an edited graph on each."""
 
 
 def main() -> None:
-    """Make the arms, then every graph, and run it once."""
+    """Make the arms, then every graph, and run it."""
+    with _own_output() as say:
+        _run(say)
+
+
+@contextmanager
+def _own_output() -> Iterator[Say]:
+    """Where messages go; whatever else is printed is no message, and goes to stderr."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+        def say(message: Message) -> None:
+            output.write(msgspec.json.encode(message) + b"\n")
+            output.flush()
+
+        yield say
+
+
+def _run(say: Say) -> None:
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     device = torch.device(order.device)
     if device.type != "cpu":
         torch.cuda.set_device(device)
     with torch.no_grad():
-        elsewhere = _Elsewhere(_workload(order), order.passes)
-        _say(Message(event="ready"))
+        elsewhere = _Elsewhere(_workload(order), order.passes, say)
+        say(Message(event="ready"))
         for index, run in enumerate(order.runs):
             try:
                 reason = elsewhere.try_run(run, index)
@@ -49,14 +72,9 @@ def main() -> None:
                 reason = str(error)
             except RuntimeError as error:  # after one of CUDA's nothing works here
                 reason = describe(error)
-                _say(Message(event="end", run=index, reason=reason, is_last=True))
+                say(Message(event="end", run=index, reason=reason, is_last=True))
                 return
-            _say(Message(event="end", run=index, reason=reason))
-
-
-def _say(message: Message) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
-    sys.stdout.buffer.flush()
+            say(Message(event="end", run=index, reason=reason))
 
 
 def _workload(order: Order) -> Workload:
@@ -74,7 +92,8 @@ def _workload(order: Order) -> Workload:
 class _Elsewhere:
     """A workload on its device, and replays of it."""
 
-    def __init__(self, workload: Workload, passes: int) -> None:
+    def __init__(self, workload: Workload, passes: int, say: Say) -> None:
+        self._say = say
         self._workload = workload
         self._passes = passes
         self._player: Player = player_for(workload.feed.device)
@@ -85,7 +104,7 @@ class _Elsewhere:
         """Run the graph once; why it must not be measured, or nothing."""
         begin = Message(event="begin", run=index)
         if run.experiment == Experiment():
-            _say(begin)  # capturing runs it too, to warm it
+            self._say(begin)  # capturing runs it too, to warm it
             replay = self._captured(run.arm)
             self._begin(0)
             self._launched(run.arm, replay)
@@ -95,7 +114,7 @@ class _Elsewhere:
         variant = editing.edited(replay, run.experiment, allowed)
         self._begin(0)
         before = kept(self._launched(run.arm, replay))
-        _say(begin)
+        self._say(begin)
         reason = self._why_other(run, variant, before)
         for step in range(1, FIRST_RUN_STEPS):
             self._begin(step)

@@ -99,6 +99,9 @@ class _Child:
 
     def end(self) -> str:
         """End the process, whatever it waits for; the last line that it wrote."""
+        if not self._pump.is_alive():  # it is ending: let it say why
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_LIMIT_S)
         self.process.kill()
         self.process.wait(_END_LIMIT_S)
         self._pump.join(_END_LIMIT_S)

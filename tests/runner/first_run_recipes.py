@@ -1,6 +1,7 @@
 """Workloads that the process of first runs can make, and edits that go as told."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -101,6 +102,7 @@ def make(
 ) -> Counting:
     """A workload whose edited graphs do what `how` says of their arm."""
     assert set(arms) <= set(how)
+    sys.stdout.write('{"event": "ready"}\n')  # as code of the user's own may
     assert (passes, device) == (4, "cpu")
 
     def edited(replay: Replay, experiment: Experiment, allowed: Allowed) -> Replay:
