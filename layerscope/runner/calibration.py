@@ -6,7 +6,6 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.statistics import estimate
-from layerscope.graphs.calibration import disabled_costs, observed_chains
 from layerscope.graphs.players import has_cuda_bindings
 from layerscope.graphs.replay import Player, Replay
 from layerscope.record.recorder import Launch, Recorded, Recorder, fault
@@ -26,6 +25,10 @@ def calibrate_experiments(bench: Bench) -> None:
     """Measure what disabled nodes cost, if any region is left out of any arm."""
     experiments = [one for arm in bench.experiments.values() for one in arm]
     if any(one.without for one in experiments):
+        from layerscope.graphs.calibration import (  # noqa: PLC0415 (needs bindings)
+            disabled_costs,
+        )
+
         device = bench.workload.feed.device
         bench.writer.header.disabled_costs = disabled_costs(bench.player, device)
 
@@ -35,6 +38,10 @@ def calibrate_recorder(bench: Bench, recorder: Recorder) -> None:
     device = bench.workload.feed.device
     if not has_cuda_bindings(device):
         return
+    from layerscope.graphs.calibration import (  # noqa: PLC0415 (needs bindings)
+        observed_chains,
+    )
+
     bodies = observed_chains(device)
     replays: list[Replay] = []
     try:
