@@ -4,8 +4,10 @@ It reads an `Order` from its input and writes a `Message` a line. It never ends 
 its own: the process that waits for it does.
 """
 
+import ctypes
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,14 +36,27 @@ from layerscope.runner.workload import Workload
 Say: TypeAlias = Callable[[Message], None]
 """Tells the process that waits."""
 
+_PR_SET_PDEATHSIG: Final = 1
+"""prctl(2)."""
+
 _AGAIN: Final = 4
 """Launches of an edited graph on each."""
 
 
 def main() -> None:
     """Make the arms, then every graph, and run it."""
+    _end_with_parent()
     with _own_output() as say:
         _run(say)
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process with the one that waits for it, where it can.
+
+    Else a graph that hangs would go on for ever if that one were killed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager

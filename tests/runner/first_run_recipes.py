@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from layerscope.layers.feed import Feed, Pool, make_feed
 from layerscope.regions import region
 from layerscope.runner import editing
 from layerscope.runner.workload import Recipe
+
+HANGING = "LAYERSCOPE_TEST_HANGING"
+"""Names a file that gets the number of the process that hangs."""
 
 CPU = torch.device("cpu")
 
@@ -74,6 +78,8 @@ class Changed:
 
 def _hang(replay: Replay) -> None:
     del replay
+    if HANGING in os.environ:
+        Path(os.environ[HANGING]).write_text(str(os.getpid()), encoding="utf-8")
     time.sleep(60)
 
 

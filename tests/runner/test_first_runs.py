@@ -1,3 +1,7 @@
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,3 +100,41 @@ def test_what_ran_before_is_not_run_again() -> None:
         right: "",
         new: "it was not among the graphs that ran in a process of their own",
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system offers it on Linux")
+def test_a_graph_that_hangs_ends_with_the_process_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that is killed, and can end nothing itself."""
+    hanging = tmp_path / "hanging"
+    monkeypatch.setenv(first_run_recipes.HANGING, str(hanging))
+    code = (
+        "from tests.runner.test_first_runs import reasons, run, module;"
+        "module.RUN_LIMIT_S = 60.0;"
+        "reasons(run('hang'), hang='hang')"
+    )
+    waiting = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_until(hanging.is_file)
+    child = int(hanging.read_text(encoding="utf-8"))
+    assert is_alive(child)
+    waiting.kill()
+    waiting.wait()
+    wait_until(lambda: not is_alive(child))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Look again and again, for a minute at most."""
+    end_s = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs, and is not only waiting to be looked at."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
