@@ -115,7 +115,7 @@ def test_a_graph_that_hangs_ends_with_the_process_that_waits_for_it(
         "reasons(run('hang'), hang='hang')"
     )
     waiting = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    wait_until(hanging.is_file)
+    wait_until(lambda: hanging.is_file() and hanging.stat().st_size > 0)
     child = int(hanging.read_text(encoding="utf-8"))
     assert is_alive(child)
     waiting.kill()
