@@ -88,9 +88,24 @@ def set_up(folder: Path, extra: str) -> None:
         )
         raise SetupError(msg)
     torch = probe(python)
-    wants_cupti = torch is not None and torch.wants_cupti
-    if wants_cupti and not install(python, "cuda", constraints):
-        say("CUPTI could not be installed; torch.profiler records on this GPU instead")
+    if torch is None:
+        return
+    if torch.wants_cupti:
+        lost = "CUPTI cannot be installed; torch.profiler records on this GPU instead"
+    elif is_for_tests_alone(extra, torch):
+        lost = "CUDA's bindings cannot be installed; tests of what uses them skip"
+    else:
+        return
+    if not install(python, "cuda", constraints):
+        say(lost)
+
+
+def is_for_tests_alone(extra: str, torch: Torch) -> bool:
+    """Whether the bindings of CUDA are wanted though nothing here can use a GPU.
+
+    Much of what is built on them is tested without one.
+    """
+    return extra == "dev" and not torch.cuda and sys.platform == "linux"
 
 
 def probe(python: Path) -> Torch | None:

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,26 @@ def test_every_backend_is_installed_beside_layerscope(tmp_path: Path) -> None:
         *("--editable", f"{tmp_path}/backends/first"),
         *("--editable", f"{tmp_path}/backends/second"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "cuda", "platform", "wanted"),
+    [
+        ("dev", "", "linux", True),
+        ("profile", "", "linux", False),  # nothing could use them
+        ("dev", "13.0", "linux", False),  # taken with the GPU, or not at all
+        ("dev", "", "darwin", False),  # there are none
+    ],
+)
+def test_developers_get_the_bindings_of_cuda_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    extra: str,
+    cuda: str,
+    platform: str,
+    *,
+    wanted: bool,
+) -> None:
+    """Much of what is built on them is tested without one."""
+    monkeypatch.setattr(sys, "platform", platform)
+    torch = setup_venv.Torch("2.13.0", cuda, gpu=False)
+    assert setup_venv.is_for_tests_alone(extra, torch) is wanted
