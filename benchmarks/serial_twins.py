@@ -13,15 +13,17 @@ when it is done or when it starts. Prints µs a kernel, the slope over chains of
 import ctypes
 from collections.abc import Callable
 from statistics import quantiles
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
+from cuda.bindings import driver
 
+from layerscope.errors import MeasurementError
 from layerscope.experiment import SERIAL
 from layerscope.graphs.cuda import GraphPlayer, GraphReplay
 from layerscope.graphs.device import resolve
 from layerscope.graphs.edits import Allowed, Change, plan
-from layerscope.graphs.own_kernels import OwnKernel
+from layerscope.graphs.own_kernels import OwnKernel, check
 from layerscope.graphs.replay import Body, Replay
 from layerscope.regions import Region, layer_pass, region
 
@@ -70,6 +72,52 @@ def instantiated_again(replay: GraphReplay) -> Replay:
     return replay.variant(Change())
 
 
+def cleared(replay: GraphReplay) -> Replay:
+    """Its serial twin, made while no kernel of it has the programmatic attribute.
+
+    The runtime documents that attribute for launches alone, and may refuse.
+    """
+    name = driver.CUkernelNodeAttrID
+    attribute = name.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    value = driver.CUkernelNodeAttrValue()
+    value.programmaticStreamSerializationAllowed = 0
+    for node in replay.nodes:
+        handle = driver.CUgraphNode(node.handle)
+        check(driver.cuGraphKernelNodeSetAttribute(handle, attribute, value))
+    return serial(replay)
+
+
+class Rebuilt:
+    """A chain of kernel nodes that are added anew, with the parameters of others."""
+
+    def __init__(self, replay: GraphReplay) -> None:
+        """Take the kernels of `replay`, which must stay open, in their order."""
+        self._source = replay
+        self._graph = check(driver.cuGraphCreate(0))
+        before: list[Any] = []
+        for node in replay.nodes:
+            handle = driver.CUgraphNode(node.handle)
+            parameters = check(driver.cuGraphKernelNodeGetParams(handle))
+            added = driver.cuGraphAddKernelNode(
+                self._graph, before, len(before), parameters
+            )
+            before = [check(added)]
+        self._exec = check(driver.cuGraphInstantiate(self._graph, 0))
+
+    def launch(self) -> None:
+        """Enqueue it on the stream of the replay that it was made of."""
+        check(driver.cuGraphLaunch(self._exec, self._source.captured.stream))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (of the replay)
+        """What else is asked of a replay is answered by the source."""
+        return getattr(self._source, name)
+
+
+def rebuilt(replay: GraphReplay) -> Replay:
+    """A chain of its kernels, added anew."""
+    return Rebuilt(replay)
+
+
 def main() -> None:
     """Measure, and print a line of each."""
     device = resolve("cuda")
@@ -86,8 +134,21 @@ def main() -> None:
         "stock, serial twin": (chain(device, programmatic=True, early=False), serial),
         "early": (chain(device, programmatic=True, early=True), None),
         "early, serial twin": (chain(device, programmatic=True, early=True), serial),
+        "early, nodes added anew": (
+            chain(device, programmatic=True, early=True),
+            rebuilt,
+        ),
+        "early, twin, attribute off": (
+            chain(device, programmatic=True, early=True),
+            cleared,
+        ),
     }
-    pairs = {name: pair(player, *kind) for name, kind in kinds.items()}
+    pairs = {}
+    for name, kind in kinds.items():
+        try:
+            pairs[name] = pair(player, *kind)
+        except MeasurementError as error:
+            print(f"{name:28}{error}")
     order = [replay for both in pairs.values() for replay in both]
     for replay in order * WARM:
         replay.launch()
