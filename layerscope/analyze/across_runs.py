@@ -24,6 +24,11 @@ GATE_CAPTURES: Final = 5
 """Captures below which a gate does not judge: unpaired, their spread is all there is
 to tell a regression from where memory happened to lie."""
 
+WIDE: Final = "the interval reaches beyond what is allowed"
+"""Why a pass shows less than it seems: a regression was not found, nor ruled out."""
+
+_WITHIN: Final = "not slower by more than is allowed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcrossRuns:
@@ -112,7 +117,7 @@ def gate(found: AcrossRuns, allowed: float) -> Gate:
     It fails only on a regression whose interval excludes zero and whose size exceeds
     both what is allowed and the noise floors. One that is larger than allowed, and yet
     not beyond noise, is unknown, as is everything where there are too few captures or
-    clocks differ.
+    clocks differ. A pass whose interval reaches beyond what is allowed says so.
 
     Args:
         found: from `across`.
@@ -125,7 +130,8 @@ def gate(found: AcrossRuns, allowed: float) -> Gate:
     if comparison.verdict is Verdict.UNKNOWN:
         return _gate(found, allowed, Outcome.UNKNOWN, comparison.reason)
     if comparison.relative <= allowed:
-        return _gate(found, allowed, Outcome.PASS, "not slower by more than is allowed")
+        is_wide = comparison.difference.high > allowed * found.base.value
+        return _gate(found, allowed, Outcome.PASS, WIDE if is_wide else _WITHIN)
     if comparison.verdict is not Verdict.SLOWER:
         reason = f"slower by more than is allowed, but {comparison.reason}"
         return _gate(found, allowed, Outcome.UNKNOWN, reason)

@@ -73,8 +73,13 @@ class Limits:
     benefit_ns: float | None
     """What overlap gives the arm: its serial twin less its anchor."""
 
-    wait_ns: float | None
-    """By how much durations exceed those in the serial twin: waits inside kernels."""
+    longer_ns: float | None
+    """By how much durations exceed those in the serial twin: kernels wait for others
+    inside themselves, or share the memory with them."""
+
+    exposed_wait_ns: float | None
+    """What of `longer_ns` exceeds the time that is hidden behind other kernels; the
+    rest costs the pass nothing."""
 
 
 def recorded_pass(run: Run, arm: str) -> RecordedPass | None:
@@ -111,6 +116,7 @@ def limits(run: Run, arm: str) -> Limits:
     benefit_ns = (
         anchor(times, arm, experiment=SERIAL.name).value - anchor(times, arm).value
     )
+    longer = _longer(run, arm)
     one_read_ns = bound(header, arm, _ONE_READ)
     if one_read_ns is None and len(header.reads) >= _FEWEST_READS:
         required = sum(required_bytes(header, arm).values())
@@ -120,7 +126,8 @@ def limits(run: Run, arm: str) -> Limits:
         legal_ns=bound(header, "", _LEGAL),
         promised_ns=promised_ns,
         benefit_ns=None if math.isnan(benefit_ns) else benefit_ns,
-        wait_ns=_wait(run, arm),
+        longer_ns=None if longer is None else longer[0],
+        exposed_wait_ns=None if longer is None else longer[1],
     )
 
 
@@ -156,15 +163,21 @@ def furthest_region(run: Run, arm: str) -> str:
     )
 
 
-def _wait(run: Run, arm: str) -> float | None:
-    """Durations as captured less those of the serial twin, where both were recorded."""
+def _longer(run: Run, arm: str) -> tuple[float, float] | None:
+    """By how much durations, and what of them is not hidden, exceed the twin's."""
     swept = [_swept(run, arm, experiment) for experiment in (CAPTURED, SERIAL.name)]
     if any(each.is_empty() for each in swept):
         return None
-    captured_ns, serial_ns = (
-        int(each["duration_ns"].sum()) / each.select(_PASS).n_unique() for each in swept
-    )
-    return max(0.0, captured_ns - serial_ns)
+    captured, serial = swept
+    serial_ns = _mean_sum(serial, "duration_ns")
+    longer_ns = _mean_sum(captured, "duration_ns") - serial_ns
+    exposed_ns = _mean_sum(captured, "exclusive_ns") - serial_ns
+    return max(0.0, longer_ns), max(0.0, exposed_ns)
+
+
+def _mean_sum(swept: pl.DataFrame, column: str) -> float:
+    """The sum of a pass, mean over passes."""
+    return int(swept[column].sum()) / swept.select(_PASS).n_unique()
 
 
 def _swept(run: Run, arm: str, experiment: str) -> pl.DataFrame:

@@ -12,12 +12,13 @@ from layerscope import registry
 from layerscope.cli.arms import parse_arms
 from layerscope.cli.options import LayerOptions, ProfileOptions
 from layerscope.errors import BackendError, InputError
-from layerscope.experiment import Experiment, usual
+from layerscope.experiment import ALL, PASSES, Experiment, usual
 from layerscope.graphs.device import facts
 from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.model_config import model_from_folder, weights_in_folder
 from layerscope.layers.presets import PRESETS, preset
 from layerscope.layers.spec import DType, LayerSpec, ModelShape
+from layerscope.regions import Region
 from layerscope.run import new_run_folder
 from layerscope.study import (
     ANCHOR_LENGTHS,
@@ -130,6 +131,7 @@ def _experiments(
 ) -> tuple[Experiment, ...]:
     """What is asked of every arm; nothing where there are no graphs to edit."""
     more = asked_for(options.experiment)
+    _check_regions(more, spec)
     if options.no_experiments or device.type == "cpu":
         if more:
             off = f"{_OFF} leaves them out"
@@ -138,6 +140,24 @@ def _experiments(
             raise InputError(msg)
         return ()
     return tuple(dict.fromkeys((*usual(spec.regions), *more)))
+
+
+def _check_regions(experiments: Sequence[Experiment], spec: LayerSpec) -> None:
+    """Refuse a region that neither the layer nor its draft has, before all is measured.
+
+    Raises:
+        InputError: naming it, and those that there are.
+    """
+    known = (*spec.regions, Region.OTHER, Region.DRAFT)
+    scopes = ("", ALL, PASSES)
+    for one in experiments:
+        for name in (one.serial, one.without, one.delay):
+            if name not in (*scopes, *known):
+                msg = (
+                    f"--experiment {one.name!r}: {spec.model.name} has no region "
+                    f"{name!r}; it has {', '.join(known)}"
+                )
+                raise InputError(msg)
 
 
 def asked_for(texts: Sequence[str] | None) -> tuple[Experiment, ...]:

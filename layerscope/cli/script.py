@@ -67,7 +67,7 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
                     experiments=not options.no_experiments,
                     edits=options.experiment or (),
                     skippable=_skippable(script, path),
-                    recipe=_recipe(path),
+                    recipe=_recipe(path, options.arms),
                     samples=options.samples,
                     passes=options.passes,
                     captures=options.captures,
@@ -80,15 +80,20 @@ def profile_script(options: ProfileOptions, output: Path, command: list[str]) ->
             )
 
 
-def _recipe(path: Path) -> Recipe:
+def _recipe(path: Path, chosen: str | None) -> Recipe:
     return Recipe(
         factory=f"{__name__}:{rebuild_script.__name__}",
-        arguments={"path": str(path.resolve())},
+        arguments={"path": str(path.resolve()), "chosen": chosen},
     )
 
 
 def rebuild_script(
-    path: str, *, arms: Sequence[str], passes: int, device: str
+    path: str,
+    chosen: str | None,
+    *,
+    arms: Sequence[str],
+    passes: int,
+    device: str,
 ) -> ForeignWorkload:
     """The arms of a script once more, in the process where edited graphs run first.
 
@@ -97,6 +102,7 @@ def rebuild_script(
 
     Args:
         path: of the script.
+        chosen: what ``--arms`` said, which is what the first arm hangs on.
         arms: names of those to make.
         passes: of every replay; callables take turns as they do in longer ones.
         device: of torch.
@@ -104,7 +110,7 @@ def rebuild_script(
     del passes
     where = Path(path)
     script = _run(where)
-    defined = _defined(script, where)
+    defined = _chosen(_defined(script, where), chosen, where)
     wanted = {
         name: functions
         for index, (name, functions) in enumerate(defined.items())

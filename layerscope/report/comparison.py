@@ -38,10 +38,14 @@ def compare_arms(run: Run, arms: tuple[str, str]) -> Report:
         arms: two of its names, the A/A arm's too. Drafts have the same ones.
 
     Raises:
-        InputError: an arm is not in the run.
+        InputError: an arm is not in the run, or both are one.
     """
     for arm in arms:
         check_arm(run, arm)
+    if arms[0] == arms[1]:
+        again = arm_names(run)[-1]
+        msg = f"{arms[0]} is named twice; the same arm captured again is {again!r}"
+        raise InputError(msg)
     drafts = () if run.draft is None else (run.draft,)
     parts = tuple(_report(draft, arms) for draft in drafts if _has(draft, arms))
     return _report(run, arms, parts)

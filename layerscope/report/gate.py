@@ -1,9 +1,10 @@
 """Whether a run is slower than another by more than is allowed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from layerscope.analyze.across_runs import Gate, Outcome, across, gate
+from layerscope.analyze.across_runs import WIDE, Gate, Outcome, across, gate
 from layerscope.analyze.same_work import refuse_different
 from layerscope.errors import InputError
 from layerscope.report.across_runs import (
@@ -83,10 +84,13 @@ def gate_runs(
         ),
         facts=run_facts(against, run),
         tables=tuple(tables),
-        notes=tuple(
-            f"{arm} is not judged: {against.path} has no such arm"
-            for arm in _arms(run)
-            if not arms and arm not in arm_names(against)
+        notes=(
+            *(
+                f"{arm} is not judged: {against.path} has no such arm"
+                for arm in _arms(run)
+                if not arms and arm not in arm_names(against)
+            ),
+            *_drafts_left_out(run, against, chosen),
         ),
         warnings=partial_warnings(against, run),
     )
@@ -112,6 +116,19 @@ def _draft_gates(
     ]
 
 
+def _drafts_left_out(run: Run, against: Run, arms: tuple[str, ...]) -> Iterator[str]:
+    """Drafts that one of the runs lacks: nothing may pass unseen."""
+    drafts = {each.path: each.draft for each in (run, against)}
+    has = {
+        path: () if draft is None else arm_names(draft)
+        for path, draft in drafts.items()
+    }
+    for arm in arms:
+        lacking = [path for path, names in has.items() if arm not in names]
+        if len(lacking) == 1:
+            yield f"the draft of {arm} is not judged: {lacking[0]} has none"
+
+
 def _table(measured: str, gates: list[Gate]) -> Table:
     return Table(
         title=f"{measured}: one pass, not paired",
@@ -125,7 +142,8 @@ def _line(found: Gate, name: str) -> Fact:
     anchors = (
         f"{format_ns(compared.other.value)} against {format_ns(compared.base.value)}"
     )
-    why = f"; {found.reason}" if found.outcome is Outcome.UNKNOWN else ""
+    is_told = found.outcome is Outcome.UNKNOWN or found.reason == WIDE
+    why = f"; {found.reason}" if is_told else ""
     return Fact(
         f"{found.outcome}: {name}",
         f"{anchors}, {change_text(compared)}; "

@@ -56,10 +56,10 @@ def _evidence(found: Diagnosis) -> Iterator[str]:
         short = format_number(recorded.short_kernels, 0)
         kernels = format_things(round(recorded.kernels), "kernel")
         yield f"{short} of {kernels} no longer than a launch"
-    if held.wait_ns and held.benefit_ns is not None:
+    if held.longer_ns and held.benefit_ns is not None:
         yield (
-            f"kernels wait {format_ns(held.wait_ns)} inside themselves for an overlap "
-            f"of {format_ns(held.benefit_ns)}"
+            f"kernels take {format_ns(held.longer_ns)} longer than one by one, for an "
+            f"overlap of {format_ns(held.benefit_ns)}"
         )
 
 

@@ -147,3 +147,16 @@ def test_what_a_gate_cannot_tell_is_unknown_with_a_reason(
     """Few captures, a clock in doubt, or noise as large as the regression."""
     judged = gate(found, 0.02)
     assert (judged.outcome, judged.reason) == (Outcome.UNKNOWN, reason)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (compared(-5, 5, 15), "not slower by more than is allowed"),
+        (compared(-15, 5, 25), "the interval reaches beyond what is allowed"),
+    ],
+)
+def test_a_pass_says_whether_it_is_shown(found: AcrossRuns, reason: str) -> None:
+    """An interval that reaches beyond 20 of 1,000 ns does not rule out a regression."""
+    judged = gate(found, 0.02)
+    assert (judged.outcome, judged.reason) == (Outcome.PASS, reason)

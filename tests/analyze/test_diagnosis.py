@@ -46,13 +46,21 @@ def test_kernels_far_from_their_reads_are_the_limit() -> None:
     "bounds",
     [
         [bound("one read", 24_000)],  # 30,000 ns are 1.25 times as much
-        [bound("one read", 8_000), bound("legal early start", 27_500)],  # 1.09 times
+        # 2.00 and 1.09 times
+        [bound("one read", 15_000), bound("legal early start", 27_500)],
     ],
 )
 def test_an_arm_near_its_bytes_is_limited_by_memory(bounds: list[Bound]) -> None:
     """Near one read, or near the legal early start: only fewer bytes help."""
     limit, reason, _ = of(edited.run(bounds=bounds))
     assert (limit, reason) == (Limit.MEMORY, "")
+
+
+def test_a_legal_order_that_is_no_read_is_not_memory() -> None:
+    """As near to it as above, but one read is 8,000 of 30,000 ns, which is not most."""
+    bounds = [bound("one read", 8_000), bound("legal early start", 27_500)]
+    limit, _, _ = of(edited.run(bounds=bounds))
+    assert limit is Limit.COMPUTE
 
 
 def test_memory_may_be_the_largest_part_farther_off() -> None:
@@ -70,14 +78,14 @@ def test_overlap_that_is_not_realised_is_waiting() -> None:
     assert parts[Limit.WAITING] == 20_000
 
 
-def test_without_bounds_waits_inside_kernels_are_waiting() -> None:
-    """`project` that is 15,000 ns longer than in the twin waits that long."""
+def test_without_bounds_waits_that_nothing_hides_are_waiting() -> None:
+    """`project` is 15,000 ns longer than in the twin, and all but 500 are hidden."""
     run = edited.run(bounds=[], reads=edited.READS)
     waits = (pl.col("experiment") == "captured") & (pl.col("name") == "project")
     longer = pl.when(waits).then(15_000).otherwise(0)
     kernels = run.kernels.with_columns(duration_ns=pl.col("duration_ns") + longer)
     _, _, parts = of(replace(run, kernels=kernels))
-    assert parts[Limit.WAITING] == 15_000
+    assert parts[Limit.WAITING] == 500
 
 
 def test_an_arm_without_programmatic_edges_does_not_wait() -> None:

@@ -105,7 +105,8 @@ def test_what_an_arm_is_held_against() -> None:
         legal_ns=12_000.0,
         promised_ns=8_000.0,
         benefit_ns=4_000.0,
-        wait_ns=0.0,
+        longer_ns=0.0,
+        exposed_wait_ns=0.0,
     )
 
 
@@ -139,17 +140,41 @@ def test_without_bounds_one_read_is_from_the_curve() -> None:
 def test_nothing_measured_is_nothing_known() -> None:
     """A run of an older format has neither bounds nor twins."""
     assert limits(handmade.run(), "fused") == Limits(
-        one_read_ns=None, legal_ns=None, promised_ns=None, benefit_ns=None, wait_ns=None
+        one_read_ns=None,
+        legal_ns=None,
+        promised_ns=None,
+        benefit_ns=None,
+        longer_ns=None,
+        exposed_wait_ns=None,
     )
 
 
-def test_waits_inside_kernels_are_what_durations_exceed_the_twin_by() -> None:
-    """`project` that waits 1,500 ns for what it started before is longer by as much."""
+@pytest.mark.parametrize(
+    ("delays_the_pass", "exposed_ns"),
+    [
+        # attend 11,500, project 19,000, experts 0 of 30,500; the twin has 30,000
+        (False, 500),
+        # attend 15,000, project 19,000, experts 10,000 of a pass that is 15,000 longer
+        (True, 14_000),
+    ],
+)
+def test_a_wait_costs_what_nothing_hides(
+    *, delays_the_pass: bool, exposed_ns: float
+) -> None:
+    """`project` waits 15,000 ns inside itself, and another kernel may run meanwhile."""
     run = edited.run()
-    waits = (pl.col("experiment") == "captured") & (pl.col("name") == "project")
-    longer = pl.when(waits).then(1_500).otherwise(0)
+    captured = pl.col("experiment") == "captured"
+    longer = pl.when(captured & (pl.col("name") == "project")).then(15_000).otherwise(0)
+    later = pl.when(captured & (pl.col("name") == "experts")).then(15_000).otherwise(0)
+    period = pl.when(captured).then(pl.col("pass_index") * 15_000).otherwise(0)
     kernels = run.kernels.with_columns(duration_ns=pl.col("duration_ns") + longer)
-    assert limits(replace(run, kernels=kernels), "fused").wait_ns == 1_500.0
+    if delays_the_pass:
+        kernels = kernels.with_columns(
+            start_ns=pl.col("start_ns") + later,
+            pass_start_ns=pl.col("pass_start_ns") + period,
+        )
+    found = limits(replace(run, kernels=kernels), "fused")
+    assert (found.longer_ns, found.exposed_wait_ns) == (15_000, exposed_ns)
 
 
 def test_the_region_furthest_from_its_read() -> None:

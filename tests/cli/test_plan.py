@@ -96,6 +96,16 @@ def test_more_edits_come_after_the_usual_ones_and_each_once() -> None:
             ),
         ),
         (
+            ProfileOptions(
+                arms="reference", experiment=["serial passes", "serial mlp"]
+            ),
+            GPU,
+            (
+                "--experiment 'serial mlp': qwen3-30b-a3b has no region 'mlp'; it has "
+                "attention, o_proj_all_reduce, moe, other, draft"
+            ),
+        ),
+        (
             ProfileOptions(arms="reference", experiment=["programmatic"]),
             CPU,
             "--experiment asks for edited graphs, and a CPU has no graphs",

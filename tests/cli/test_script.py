@@ -123,14 +123,25 @@ def test_a_script_says_which_regions_may_be_left_out(
     assert not measured.options.experiments
 
 
+@pytest.mark.parametrize(
+    ("typed", "again"),
+    [
+        ((), ["base", "fused"]),
+        (("--arms", "other,fused"), ["other", "fused"]),  # base may not even run here
+    ],
+)
 def test_another_process_can_make_the_arms_of_a_script_again(
-    tmp_path: Path, measured: FakeProfile, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    measured: FakeProfile,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: tuple[str, ...],
+    again: list[str],
 ) -> None:
     """Those that are asked for, and the first, which all are compared with."""
-    arms = "arms = {'base': torch.sin, 'other': torch.cos, 'fused': torch.sin}"
+    arms = "arms = {'base': torch.sin, 'fused': torch.sin, 'other': lambda x: x.sin()}"
     more = "regions = None; skippable = ('moe',)"
     script = write(tmp_path, f"{dedent(LAYER)}\n{arms}\n{more}")
-    assert run(tmp_path, script) == 0
+    assert run(tmp_path, script, *typed) == 0
     recipe = measured.options.recipe
     assert recipe is not None
     module_name, _, name = recipe.factory.partition(":")
@@ -138,7 +149,7 @@ def test_another_process_can_make_the_arms_of_a_script_again(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     made = factory(**recipe.arguments, arms=["fused"], passes=2, device="cpu")
-    assert list(made.arms) == ["base", "fused"]
+    assert list(made.arms) == again
     assert made.allowed("fused").skippable == ("moe",)
     made.run_pass("fused", 0, 1)
     (output,) = made.outputs("fused", 1)

@@ -93,4 +93,7 @@ def test_an_arm_that_only_the_new_run_has_is_told(
     assert main(["gate", WHOLE, "--against", EARLIER, "--max-regression", "0.1%"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("pass: reference 624.0 µs against 624.1 µs, ")
-    assert err == f"torch_compile is not judged: {EARLIER} has no such arm\n"
+    assert err == (
+        f"torch_compile is not judged: {EARLIER} has no such arm\n"
+        f"the draft of reference is not judged: {EARLIER} has none\n"
+    )

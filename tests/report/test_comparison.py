@@ -62,6 +62,15 @@ def test_an_unknown_arm_is_refused(arms: tuple[str, str]) -> None:
     )
 
 
+def test_an_arm_is_not_compared_with_itself() -> None:
+    """It would differ by nothing at all; the A/A capture is what can differ."""
+    with pytest.raises(InputError) as caught:
+        compare_arms(handmade.run(), ("fused", "fused"))
+    assert str(caught.value) == (
+        "fused is named twice; the same arm captured again is 'reference (A/A)'"
+    )
+
+
 def test_a_draft_is_a_part_where_it_has_both_arms() -> None:
     """The draft's ledger stands below the layer's; without the arms there is none."""
     run = replace(edited.run(), draft=handmade.run())

@@ -139,4 +139,28 @@ def test_drafts_are_judged_too() -> None:
         "layer: one pass, not paired",
         "draft: one pass, not paired",
     ]
-    assert gate_runs(recorded("new"), old, 0.02).outcome is Outcome.PASS
+
+
+def test_a_draft_of_one_run_only_is_told() -> None:
+    """A pass of the layer alone must not look like one of both."""
+    old = replace(recorded("old"), draft=recorded("old/draft"))
+    found = gate_runs(recorded("new"), old, 0.02)
+    assert found.outcome is Outcome.PASS
+    assert found.report.notes == (
+        "the draft of reference is not judged: new has none",
+        "the draft of fused is not judged: new has none",
+    )
+    assert gate_runs(recorded("new"), recorded("old"), 0.02).report.notes == ()
+
+
+def test_a_pass_that_is_not_shown_says_so() -> None:
+    """Captures that differ by 300 ns may hide a regression of more than 0.1 %."""
+    wobble = pl.col("passes") * (pl.col("capture") - 2) * 300
+    run = recorded("new")
+    wide = run.samples.with_columns(duration_ns=pl.col("duration_ns") + wobble)
+    found = gate_runs(replace(run, samples=wide), recorded("old"), 0.001, ("fused",))
+    (headline,) = found.report.headlines
+    assert headline.label == "pass: fused"
+    assert headline.text.endswith(
+        "noise floor 100 ns; the interval reaches beyond what is allowed"
+    )

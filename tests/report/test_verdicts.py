@@ -52,12 +52,12 @@ def test_what_is_unknown_says_why() -> None:
     )
 
 
-def test_waits_inside_kernels_are_told_beside_what_they_gave(found: Diagnosis) -> None:
+def test_longer_kernels_are_told_beside_what_that_gave(found: Diagnosis) -> None:
     """Only where there are some."""
-    limits = replace(found.limits, wait_ns=6_000.0)
+    limits = replace(found.limits, longer_ns=6_000.0)
     (fact,) = verdicts({"fused": replace(found, limits=limits)})
     assert fact.text.endswith(
-        "; kernels wait 6.000 µs inside themselves for an overlap of 4.000 µs)"
+        "; kernels take 6.000 µs longer than one by one, for an overlap of 4.000 µs)"
     )
 
 
