@@ -10,13 +10,13 @@ LayerscopeError            exit 1
 
 The message is one line: the cause, then what to do. Only these lose their traceback
 on the command line; anything else is a bug and keeps it. Some codes are no errors: 1
-of a gate that cannot tell, of a self-test that failed and of a doctor for whom nothing
-can be measured here, 3 of a gate that has found a regression, and 130 of Ctrl-C.
+of a self-test that failed and of a doctor for whom nothing can be measured here, 3 of a
+gate that has found a regression, 4 of one that cannot tell, and 130 of Ctrl-C.
 """
 
 EXIT_OK = 0
-EXIT_UNKNOWN = 1
 EXIT_REGRESSION = 3
+EXIT_UNKNOWN = 4
 EXIT_INTERRUPTED = 130
 
 

@@ -4,7 +4,7 @@ A graph is edited, replayed without a profiler, and timed beside the graph as it
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,8 @@ ALL: Final = "all"
 PASSES: Final = "passes"
 """Serialise the edges between one pass and the next."""
 
+
+_Fields: TypeAlias = dict[str, str | bool | int]
 
 _WRITTEN: Final = (
     "serial, serial passes, serial REGION, programmatic, without REGION, or REGION "
@@ -62,23 +64,36 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: none is called so; says what may be written.
         """
-        fields: dict[str, str | bool | int] = {}
+        fields: _Fields = {}
         for part in text.split(", "):
-            match part.split(" "):
-                case ["serial"]:
-                    fields["serial"] = ALL
-                case ["serial", scope]:
-                    fields["serial"] = scope
-                case ["programmatic"]:
-                    fields["programmatic"] = True
-                case ["without", region]:
-                    fields["without"] = region
-                case [region, "delayed", "by", count, "ns"] if count.isdecimal():
-                    fields |= {"delay": region, "delay_ns": int(count)}
-                case _:
-                    msg = f"{part!r} is no experiment; write {_WRITTEN}"
-                    raise ValueError(msg)
-        return msgspec.convert(fields, cls)
+            found = _fields(part)
+            if fields.keys() & found.keys():
+                msg = f"{text!r} says the same twice; ask for two experiments"
+                raise ValueError(msg)
+            fields |= found
+        made = msgspec.convert(fields, cls)
+        twin = cls(serial=made.serial, without=made.without)
+        if made.without and (made != twin or made.serial not in ("", ALL)):
+            msg = f"{text!r}: a region is left out of the captured graph or of its twin"
+            raise ValueError(msg)
+        return made
+
+
+def _fields(part: str) -> _Fields:
+    """What one part of an experiment's name sets."""
+    match part.split():
+        case ["serial"]:
+            return {"serial": ALL}
+        case ["serial", scope]:
+            return {"serial": scope}
+        case ["programmatic"]:
+            return {"programmatic": True}
+        case ["without", region]:
+            return {"without": region}
+        case [region, "delayed", "by", count, "ns"] if count.isdecimal():
+            return {"delay": region, "delay_ns": int(count)}
+    msg = f"{part!r} is no experiment; write {_WRITTEN}"
+    raise ValueError(msg)
 
 
 SERIAL: Final = Experiment(serial=ALL)

@@ -25,6 +25,21 @@ def test_an_experiment_is_named_by_what_it_changes(
         assert Experiment.parse(name) == experiment
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("without moe, without attention", "says the same twice"),
+        ("serial, serial moe", "says the same twice"),
+        ("programmatic, without moe", "a region is left out of the captured graph or"),
+        ("serial passes, without moe", "a region is left out of the captured graph or"),
+    ],
+)
+def test_what_nothing_would_tell_of_is_refused(text: str, why: str) -> None:
+    """Rather than measured in vain, or in part."""
+    with pytest.raises(ValueError, match=why):
+        Experiment.parse(text)
+
+
 @pytest.mark.parametrize("text", ["", "captured", "serial a b", "moe delayed by x ns"])
 def test_what_names_no_experiment_is_refused(text: str) -> None:
     """With what may be written."""

@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Fail where a run is slower than the one before, beyond noise.
 
-    The exit code is then 3; it is 1 where that cannot be told, and else 0.
+    The exit code is then 3; it is 4 where that cannot be told, and else 0.
     """
     allowed = _fraction(max_regression)
 

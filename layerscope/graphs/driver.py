@@ -84,9 +84,11 @@ def instantiate_changed(
         driver.upload(executable)
         _restore(driver, links)
     except BaseException:
-        if executable is not None:
-            driver.destroy(executable)
-        _restore(driver, links)
+        try:
+            _restore(driver, links)
+        finally:
+            if executable is not None:
+                driver.destroy(executable)
         raise
     return executable
 

@@ -67,11 +67,7 @@ def gate_runs(
             raise InputError(msg)
     gates = [gate(across(against, run, arm, arm), allowed) for arm in chosen]
     drafts = _draft_gates(run, against, allowed, chosen)
-    outcomes = {each.outcome for each in (*gates, *drafts)}
-    worst = next(
-        (each for each in (Outcome.FAIL, Outcome.UNKNOWN) if each in outcomes),
-        Outcome.PASS,
-    )
+    worst = _worst({each.outcome for each in (*gates, *drafts)})
     spec = run.header.study.spec
     tables = [_table(noun(spec), gates)]
     if drafts:
@@ -85,16 +81,26 @@ def gate_runs(
         facts=run_facts(against, run),
         tables=tuple(tables),
         notes=(
-            *(
-                f"{arm} is not judged: {against.path} has no such arm"
-                for arm in _arms(run)
-                if not arms and arm not in arm_names(against)
-            ),
+            *([] if arms else _arms_left_out(run, against)),
             *_drafts_left_out(run, against, chosen),
         ),
         warnings=partial_warnings(against, run),
     )
     return GateReport(worst, report)
+
+
+def _worst(outcomes: set[Outcome]) -> Outcome:
+    worst_first = (Outcome.FAIL, Outcome.UNKNOWN)
+    return next((each for each in worst_first if each in outcomes), Outcome.PASS)
+
+
+def _arms_left_out(run: Run, against: Run) -> list[str]:
+    """A note for each arm that there is nothing to judge by."""
+    return [
+        f"{arm} is not judged: {against.path} has no such arm"
+        for arm in _arms(run)
+        if arm not in arm_names(against)
+    ]
 
 
 def _arms(run: Run) -> tuple[str, ...]:

@@ -11,15 +11,17 @@ import msgspec
 
 from layerscope.errors import MeasurementError, describe
 from layerscope.experiment import CAPTURED, Experiment
+from layerscope.graphs.edits import Change
 from layerscope.graphs.players import head_for, player_for
-from layerscope.graphs.replay import Body, Player, Replay
+from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.feed import restart
 from layerscope.nvml import ClockReader
 from layerscope.progress import Progress
 from layerscope.record.nvtx import NvtxObserver, arm_range
-from layerscope.regions import Region, layer_pass, observing, region
+from layerscope.regions import observing
 from layerscope.run import RunWriter
-from layerscope.runner.editing import edited
+from layerscope.runner.body import body_of
+from layerscope.runner.editing import changed, edited
 from layerscope.runner.first_runs import KnownRuns
 from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Recipe, Workload
@@ -63,6 +65,9 @@ class Bench:
     variants: dict[tuple[str, str, int], Replay] = field(default_factory=dict)
     """Edited graphs of these, by arm, name of the experiment and length."""
 
+    not_made: list[tuple[str, Experiment, str]] = field(default_factory=list)
+    """Experiments that the current capture of an arm does not allow, and why."""
+
     step: int = -1
     """The step that the last enqueued replay runs; mirrors the device's counter."""
 
@@ -72,6 +77,7 @@ class Bench:
     _launched: int = -1
     _hold: int = 1
     _captures: int = 0
+    _changes: dict[tuple[str, str, int], Change] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[str]:
@@ -122,7 +128,13 @@ class Bench:
         for arm, experiments in self.experiments.items():
             for experiment in experiments:
                 if knockouts or not experiment.without:
-                    self.edit(arm, experiment)
+                    self._edit_again(arm, experiment)
+
+    def _edit_again(self, arm: str, experiment: Experiment) -> None:
+        try:
+            self.edit(arm, experiment)
+        except MeasurementError as error:
+            self.not_made.append((arm, experiment, str(error)))
 
     def edit(self, arm: str, experiment: Experiment) -> None:
         """Make the edited graphs of `experiment` on the current capture of `arm`.
@@ -130,12 +142,15 @@ class Bench:
         Raises:
             MeasurementError: the graph cannot be edited, or not be instantiated then.
         """
-        allowed = self.workload.allowed(arm)
-        made = [
-            (length, edited(replay, experiment, allowed))
-            for (owner, length), replay in self.replays.items()
-            if owner == arm
-        ]
+        allowed, made = self.workload.allowed(arm), []
+        for (owner, length), replay in self.replays.items():
+            if owner == arm:
+                change = changed(replay, experiment, allowed)
+                key = (arm, experiment.name, length)
+                if self._changes.setdefault(key, change) != change:
+                    msg = "the graph was captured otherwise than when this was tried"
+                    raise MeasurementError(msg)
+                made.append((length, edited(replay, change)))
         for length, replay in made:
             self.variants[arm, experiment.name, length] = replay
         if experiment.without:
@@ -252,19 +267,6 @@ class Bench:
             replay.close()
         self.variants.clear()
         self.replays.clear()
-
-
-def body_of(workload: Workload, head: Callable[[], None], arm: str) -> Body:
-    """What one replay of `arm` runs: the head, then the passes by region."""
-
-    def play(passes: int) -> None:
-        with region(Region.OTHER):
-            head()
-        for index in range(passes):
-            with layer_pass(index):
-                workload.run_pass(arm, index, passes)
-
-    return play
 
 
 def open_bench(

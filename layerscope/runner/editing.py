@@ -21,14 +21,24 @@ def planned(
     return plan(experiment, replay.nodes, replay.links, allowed)
 
 
-def edited(replay: Replay, experiment: Experiment, allowed: Allowed) -> Replay:
-    """The replay of the edited graph; `replay` stays as it was.
+def changed(replay: Replay, experiment: Experiment, allowed: Allowed) -> Change:
+    """As `planned`, of an experiment that must be possible.
+
+    Raises:
+        MeasurementError: it is not; with every reason.
+    """
+    change = planned(replay, experiment, allowed)
+    if isinstance(change, list):
+        raise MeasurementError("; ".join(change))
+    return change
+
+
+def edited(replay: Replay, change: Change) -> Replay:
+    """The replay of the graph with `change` made; `replay` stays as it was.
 
     Raises:
         MeasurementError: the graph cannot be edited so, or not be instantiated then.
     """
-    change = planned(replay, experiment, allowed)
-    if isinstance(change, list) or not isinstance(replay, Editable):
-        reasons = change if isinstance(change, list) else [NOT_EDITABLE]
-        raise MeasurementError("; ".join(reasons))
+    if not isinstance(replay, Editable):
+        raise MeasurementError(NOT_EDITABLE)
     return replay.variant(change)

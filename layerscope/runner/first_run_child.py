@@ -23,7 +23,7 @@ from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.feed import restart
 from layerscope.runner import editing
-from layerscope.runner.bench import body_of
+from layerscope.runner.body import body_of
 from layerscope.runner.first_runs import (
     FIRST_RUN_STEPS,
     FirstRun,
@@ -57,6 +57,8 @@ def _end_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it was killed before
+        sys.exit(1)
 
 
 @contextmanager
@@ -126,7 +128,8 @@ class _Elsewhere:
             return ""
         replay = self._captured(run.arm)
         allowed = self._workload.allowed(run.arm)
-        variant = editing.edited(replay, run.experiment, allowed)
+        change = editing.changed(replay, run.experiment, allowed)
+        variant = editing.edited(replay, change)
         self._begin(0)
         before = kept(self._launched(run.arm, replay))
         self._say(begin)

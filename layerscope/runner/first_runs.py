@@ -5,6 +5,7 @@ another. On a GPU that others use, that must not happen in a process that holds 
 and no call of CUDA ends a kernel, but the end of its process does.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,6 @@ _START_LIMIT_S: Final = 240.0
 """How long the process may take to make the arms again; compiling ones are slow."""
 
 _END_LIMIT_S: Final = 10.0
-_PIPE_LAG_S: Final = 0.2
 _CHILD: Final = "layerscope.runner.first_run_child"
 _NEVER_RUN: Final = "it was not among the graphs that ran in a process of their own"
 
@@ -79,8 +79,8 @@ class _Child:
     def __init__(self, order: Order) -> None:
         # A pipe that nobody reads would fill, and block the process.
         self._said = TemporaryFile()  # noqa: SIM115 (closed by `end`)
-        self.process = subprocess.Popen(  # noqa: S603 (this Python, and a module of ours)
-            [sys.executable, "-m", _CHILD],
+        self._process = subprocess.Popen(  # noqa: S603 (this Python, and a module of ours)
+            [sys.executable, "-m", _CHILD, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -88,31 +88,51 @@ class _Child:
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._pump = Thread(target=self._read_all, daemon=True)
         self._pump.start()
-        with suppress(BrokenPipeError), self._pipe(self.process.stdin) as pipe:
-            pipe.write(msgspec.json.encode(order))  # broken: it ended, `read` tells
+        self._last = ""
+        self.has_ended = False
+        """Whether it said its last, by itself."""
+
+        self.status = 0
+        """The exit status, once it has ended."""
+
+        try:
+            with suppress(BrokenPipeError), self._pipe(self._process.stdin) as pipe:
+                pipe.write(msgspec.json.encode(order))  # broken: `read` tells
+        except BaseException:
+            self.end()
+            raise
 
     def read(self, limit_s: float) -> Message | None:
         """The next message; None where the process ended, or took too long."""
-        with suppress(Empty, msgspec.DecodeError):
-            return msgspec.json.decode(self._lines.get(timeout=limit_s), type=Message)
+        with suppress(Empty):
+            line = self._lines.get(timeout=limit_s)
+            if line:
+                return msgspec.json.decode(line, type=Message)
+            self.has_ended = True
         return None
 
     def end(self) -> str:
-        """End the process, whatever it waits for; the last line that it wrote."""
-        if not self._pump.is_alive():  # it is ending: let it say why
+        """End the process, whatever it waits for; the last line that it wrote.
+
+        One that has ended by itself is left the time to say why.
+        """
+        if self._said.closed:
+            return self._last
+        if self.has_ended:
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_END_LIMIT_S)
-        self.process.kill()
-        self.process.wait(_END_LIMIT_S)
+                self._process.wait(_END_LIMIT_S)
+        self._process.kill()
+        self.status = self._process.wait(_END_LIMIT_S)
         self._pump.join(_END_LIMIT_S)
-        self._pipe(self.process.stdout).close()
+        self._pipe(self._process.stdout).close()
         with self._said:
             self._said.seek(0)
             lines = self._said.read().decode(errors="replace").strip()
-        return lines.rpartition("\n")[2]
+        self._last = lines.rpartition("\n")[2]
+        return self._last
 
     def _read_all(self) -> None:
-        for line in self._pipe(self.process.stdout):
+        for line in self._pipe(self._process.stdout):
             self._lines.put(line)
         self._lines.put(b"")  # it has ended
 
@@ -174,7 +194,8 @@ def _watch(child: _Child, runs: list[FirstRun]) -> dict[FirstRun, str]:
         is_running = begun is not None and begun.event == "begin"
         ended = child.read(RUN_LIMIT_S) if is_running else begun
         if ended is None:
-            reasons[run] = _why_no_end(child)
+            limit_s = RUN_LIMIT_S if is_running else _START_LIMIT_S
+            reasons[run] = _why_no_end(child, limit_s)
             break
         reasons[run] = ended.reason
         if ended.is_last:
@@ -182,11 +203,12 @@ def _watch(child: _Child, runs: list[FirstRun]) -> dict[FirstRun, str]:
     return reasons
 
 
-def _why_no_end(child: _Child) -> str:
-    with suppress(subprocess.TimeoutExpired):  # its pipe may close a moment earlier
-        code = child.process.wait(_PIPE_LAG_S)
-        return f"its first run ended its process with status {code}"
+def _why_no_end(child: _Child, limit_s: float) -> str:
+    last = child.end()
+    if child.has_ended:
+        told = f": {last}" if last else ""
+        return f"its first run ended its process with status {child.status}{told}"
     return (
-        f"its first run, in a process of its own, did not end within {RUN_LIMIT_S:g} "
-        "s; that process was ended"
+        f"its first run, in a process of its own, did not end within {limit_s:g} s; "
+        "that process was ended"
     )

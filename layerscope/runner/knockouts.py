@@ -43,7 +43,8 @@ def _rounds(
     bench: Bench, arm: str, without: tuple[Experiment, ...], phase: Phase
 ) -> None:
     names = [CAPTURED, *(experiment.name for experiment in without)]
-    names += sorted({_whole(experiment) for experiment in without} - {CAPTURED})
+    wholes = {_whole(experiment) for experiment in without} - {CAPTURED}
+    names += sorted(name for name in wholes if _is_made(bench, arm, name))
     cells = [(name, length) for name in names for length in bench.study.lengths]
     seed = f"{bench.study.seed}:knockout:{arm}:{phase.capture}"
     draw = random.Random(seed)  # noqa: S311 (not a secret)
@@ -55,6 +56,11 @@ def _rounds(
         bench.next_step()
         made = samples(bench, phase, enqueue(bench, index, slots))
         bench.writer.add_samples(made)
+
+
+def _is_made(bench: Bench, arm: str, name: str) -> bool:
+    """Whether there are edited graphs of that name: a twin may have been discarded."""
+    return (arm, name, bench.study.passes) in bench.variants
 
 
 def _whole(experiment: Experiment) -> str:

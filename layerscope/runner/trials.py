@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from layerscope.errors import MeasurementError, describe
-from layerscope.experiment import Experiment
+from layerscope.experiment import CAPTURED, Experiment
 from layerscope.graphs.edits import Change
-from layerscope.graphs.replay import Editable
+from layerscope.graphs.replay import Editable, Replay
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
 from layerscope.runner.editing import planned
@@ -98,10 +98,9 @@ def _note_programmatic(bench: Bench) -> None:
 def _already(trials: list[Trial], arm: str, experiment: Experiment) -> Trial | None:
     """What stands for a region left out of a twin that is the captured graph itself."""
     twin = Experiment(serial=experiment.serial)
-    if (
-        experiment == twin
-        or Trial(arm=arm, experiment=twin, outcome="same") not in trials
-    ):
+    lacks_one = Experiment(serial=experiment.serial, without=experiment.without)
+    is_same = Trial(arm=arm, experiment=twin, outcome="same") in trials
+    if experiment != lacks_one or not experiment.without or not is_same:
         return None
     return Trial(
         arm=arm,
@@ -158,14 +157,18 @@ def _why_not_here(bench: Bench, asked: _Asked) -> str:
 def check_variants(bench: Bench) -> None:
     """Check the edited graphs of a fresh capture; discard experiments that are wrong.
 
-    Samples that were made of them before stay in the run; its header says that they are
-    not to be used.
+    So are those that could not be made of it. Samples that were made of them before
+    stay in the run; its header says that they are not to be used.
     """
+    for arm, experiment, reason in bench.not_made:
+        discard(bench, arm, experiment, reason)
+    bench.not_made.clear()
     for arm, experiments in list(bench.experiments.items()):
         for experiment in experiments:
             if (arm, experiment.name, bench.study.passes) not in bench.variants:
                 continue
-            reason = why_wrong(bench, arm, experiment)
+            with blaming(arm, [experiment]):
+                reason = why_wrong(bench, arm, experiment)
             if reason:
                 discard(bench, arm, experiment, reason)
 
@@ -189,13 +192,19 @@ def why_wrong(bench: Bench, arm: str, experiment: Experiment) -> str:
     results must then have the same bits. Any other edit does all the work itself, on
     poisoned memory.
     """
-    workload, passes = bench.workload, bench.study.passes
+    lengths = sorted({length for owner, length in bench.replays if owner == arm})
+    reasons = (_why_wrong(bench, arm, experiment, length) for length in lengths)
+    return next(filter(None, reasons), "")
+
+
+def _why_wrong(bench: Bench, arm: str, experiment: Experiment, passes: int) -> str:
+    workload = bench.workload
     bench.restart(hold=2)
-    _launch(bench, arm, None)
+    _launch(bench, bench.replay(arm, CAPTURED, passes))
     before = kept(workload.outputs(arm, passes))
     if not experiment.without:
         workload.poison()
-    _launch(bench, arm, experiment)
+    _launch(bench, bench.replay(arm, experiment.name, passes))
     after = workload.outputs(arm, passes)
     return why_other(before, after, None if experiment.without else workload.bound(arm))
 
@@ -218,9 +227,8 @@ def blaming(arm: str, experiments: Sequence[Experiment]) -> Iterator[None]:
         raise MeasurementError(msg) from error
 
 
-def _launch(bench: Bench, arm: str, experiment: Experiment | None) -> None:
-    name = () if experiment is None else (experiment.name,)
+def _launch(bench: Bench, replay: Replay) -> None:
     bench.player.wait()
-    bench.longest(arm, *name).launch()
+    replay.launch()
     bench.next_step()
     bench.player.wait()

@@ -10,7 +10,8 @@ import torch
 
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
-from layerscope.runner.bench import WARM_LAUNCHES, body_of
+from layerscope.runner.bench import WARM_LAUNCHES
+from layerscope.runner.body import body_of
 from layerscope.selftest.cases import BASE, OTHER, Case, Chain
 from layerscope.selftest.kernels import LONGEST_SPIN_NS
 from layerscope.selftest.workload import PlantedWorkload

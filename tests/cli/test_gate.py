@@ -34,7 +34,7 @@ def base(tmp_path: Path) -> str:
     [
         ((0, 5), (0, "pass")),
         ((900, 5), (3, "fail")),
-        ((900, 4), (1, "unknown")),
+        ((900, 4), (4, "unknown")),
     ],
 )
 def test_the_exit_code_is_the_outcome(
@@ -95,7 +95,7 @@ def test_warnings_go_beside_the_lines(
 ) -> None:
     """A partial run is judged by what it has, and said to be partial on stderr."""
     run = handmade.write(tmp_path / "run", status="partial", status_reason="killed")
-    assert main(["gate", str(run), "--against", base]) == 1
+    assert main(["gate", str(run), "--against", base]) == 4
     out, err = capsys.readouterr()
     assert out.count("unknown: ") == 2
     assert f"{run} is partial: killed\n" in err

@@ -11,7 +11,7 @@ from layerscope.graphs.cuda import GraphPlayer
 from layerscope.graphs.edits import Allowed, Change, plan
 from layerscope.graphs.players import head_for
 from layerscope.layers.feed import restart
-from layerscope.runner.bench import body_of
+from layerscope.runner.body import body_of
 from layerscope.selftest.plan import NAMES, planted_arms
 from layerscope.selftest.workload import PlantedWorkload
 from tests.graphs.handmade_graphs import full, row

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from layerscope.errors import MeasurementError
 from layerscope.experiment import Experiment
-from layerscope.graphs.edits import Allowed
+from layerscope.graphs.edits import Allowed, Change
 from layerscope.graphs.replay import Replay
 from layerscope.layers.feed import Feed, Pool, make_feed
 from layerscope.regions import region
@@ -89,6 +89,12 @@ def _fail(replay: Replay) -> None:
     raise RuntimeError(msg)
 
 
+def _raise(replay: Replay) -> None:
+    del replay
+    msg = "not a failure of the device"
+    raise TypeError(msg)
+
+
 def _die(replay: Replay) -> None:
     del replay
     os._exit(7)
@@ -99,6 +105,7 @@ INSTEAD: dict[str, Callable[[Replay], None]] = {
     "idle": lambda _: None,
     "hang": _hang,
     "die": _die,
+    "raise": _raise,
     "fail": _fail,
 }
 
@@ -111,14 +118,20 @@ def make(
     sys.stdout.write('{"event": "ready"}\n')  # as code of the user's own may
     assert (passes, device) == (4, "cpu")
 
-    def edited(replay: Replay, experiment: Experiment, allowed: Allowed) -> Replay:
+    def changed(replay: Replay, experiment: Experiment, allowed: Allowed) -> Change:
+        del replay
         assert allowed == Allowed()
         told = how[experiment.serial]
         if told == "refuse":
             msg = "the graph cannot be instantiated"
             raise MeasurementError(msg)
-        return Changed(replay, INSTEAD[told])  # type: ignore[return-value]
+        return Change(disabled=(list(INSTEAD).index(told),))
 
+    def edited(replay: Replay, change: Change) -> Replay:
+        (index,) = change.disabled
+        return Changed(replay, list(INSTEAD.values())[index])  # type: ignore[return-value]
+
+    editing.__dict__["changed"] = changed
     editing.__dict__["edited"] = edited
     return Counting()
 

@@ -14,7 +14,8 @@ from layerscope.plugin import Step
 from layerscope.regions import Mark, Region, observing
 from layerscope.run import RunWriter
 from layerscope.runner import RunnerOptions
-from layerscope.runner.bench import Bench, body_of, open_bench
+from layerscope.runner.bench import Bench, open_bench
+from layerscope.runner.body import body_of
 from layerscope.runner.layer import LayerWorkload
 from layerscope.study import Study
 from tests import handmade

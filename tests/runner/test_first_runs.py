@@ -60,9 +60,17 @@ def test_a_graph_that_hangs_is_ended_and_the_others_still_run(
 
 
 def test_a_graph_that_takes_its_process_down_is_refused() -> None:
-    """With the status, and without the others."""
+    """With the status and what was said last, by whatever code; without the others."""
     found = reasons(run("right"), run("die"), right="right", die="die")
-    assert found == ["", "its first run ended its process with status 7"]
+    why = "its first run ended its process with status 7"
+    assert found == ["", f'{why}: {{"event": "ready"}}']
+
+
+def test_an_error_of_the_code_is_told_as_it_ends_the_process() -> None:
+    """With its last line, and without the others."""
+    found = reasons(run("raise"), run("right"), **{"raise": "raise", "right": "right"})
+    why = "its first run ended its process with status 1"
+    assert found == [f"{why}: TypeError: not a failure of the device", ""]
 
 
 def test_after_a_failure_of_the_device_the_others_run_in_a_new_process() -> None:

@@ -118,6 +118,16 @@ def test_a_knock_out_whose_results_are_others_afterwards_is_discarded(
     )
 
 
+def test_a_twin_that_was_discarded_is_not_timed_beside_what_it_lacks(
+    bench: Bench,
+) -> None:
+    """The captured graph still is."""
+    bench.drop("fused", SERIAL)
+    knock_out(bench, 0)
+    names = samples(bench).filter(arm="fused")["experiment"].unique().sort()
+    assert names.to_list() == ["captured", "serial, without moe", "without moe"]
+
+
 def test_nothing_is_timed_where_no_region_may_be_left_out(
     tmp_path: Path, elsewhere: object
 ) -> None:

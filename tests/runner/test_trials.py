@@ -5,6 +5,7 @@ import torch
 
 from layerscope.errors import MeasurementError
 from layerscope.experiment import SERIAL, Experiment
+from layerscope.graphs.replay import Link, Node
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
 from layerscope.runner.first_runs import FirstRun
@@ -112,6 +113,42 @@ def test_what_failed_elsewhere_is_not_made_here(
 
 
 @pytest.mark.usefixtures("elsewhere")
+def test_only_a_region_left_out_of_a_serial_graph_is_known_already(
+    tmp_path: Path,
+) -> None:
+    """A delay of the twin is an edit of its own."""
+    delayed = Experiment(serial="all", delay="moe", delay_ns=500)
+    made = bench(tmp_path, SERIAL, delayed)
+    try_experiments(made)
+    assert trials(made)["reference", "serial, moe delayed by 500 ns"] == (
+        "measured",
+        "",
+    )
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_edit_that_a_later_capture_does_not_allow_is_discarded(
+    tmp_path: Path,
+) -> None:
+    """The study goes on without it; nothing runs that was not tried."""
+    made = bench(tmp_path, SERIAL, WITHOUT_MOE)
+    try_experiments(made)
+    for length in (1, 2):
+        replay = made.replays["fused", length]
+        assert isinstance(replay, EditableReplay)
+        replay.nodes = (*replay.nodes, Node(4, 104, "kernel", 0, "moe"))
+        replay.links = (*replay.links, Link(3, 4))
+    made.variants.clear()
+    made._edit_again("fused", WITHOUT_MOE)
+    check_variants(made)
+    assert trials(made)["fused", "without moe"] == (
+        "discarded",
+        "the graph was captured otherwise than when this was tried",
+    )
+    assert made.experiments["fused"] == (SERIAL,)
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_a_failure_of_the_device_ends_the_study_and_names_the_experiment(
     tmp_path: Path,
 ) -> None:
@@ -162,7 +199,7 @@ def test_an_edited_graph_with_other_results_is_refused(tmp_path: Path) -> None:
     """A twin may round otherwise within the arm's bound; a knock-out may not at all."""
     made = bench(tmp_path, SERIAL, WITHOUT_MOE)
     right, near = torch.ones(2), torch.tensor([1.0, 1.000001])
-    answers(made).given = [right, right, right, near, right, near]
+    answers(made).given = [right] * 4 + [right, near] * 2 + [right, near]
     try_experiments(made)
     other = "its results are not those of the captured graph, bit for bit"
     assert trials(made) == {

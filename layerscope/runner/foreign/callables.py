@@ -283,6 +283,9 @@ def _experiments(
     options: CallableOptions, device: torch.device
 ) -> tuple[Experiment, ...]:
     if device.type == "cpu" or not options.experiments:
+        if options.edits:
+            msg = "experiments are asked for where none is made: on a CPU, or by choice"
+            raise InputError(msg)
         return ()
     more = map(Experiment.parse, options.edits)
     return tuple(dict.fromkeys((*usual(options.skippable), *more)))
