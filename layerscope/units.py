@@ -14,6 +14,8 @@ NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
+BYTES_PER_TB: Final = 10**12
+
 NOTHING: Final = "–"
 """What a table shows where nothing was measured."""
 
@@ -22,6 +24,11 @@ _SIZES: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("
 _DIGITS: Final = 4
 _ESTIMATE_DIGITS: Final = 3
 _COARSE_PERCENT: Final = 10
+
+
+def tb_per_s(size: float, duration_ns: float) -> float | None:
+    """The speed of so many bytes in so long, in TB a second; None of no time."""
+    return size / BYTES_PER_TB * NS_PER_S / duration_ns if duration_ns > 0 else None
 
 
 def format_ns(value_ns: float, *, signed: bool = False) -> str:

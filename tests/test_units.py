@@ -122,3 +122,9 @@ def test_things_are_counted_in_the_number_they_have() -> None:
     assert units.format_things(1, "row") == "1 row"
     assert units.format_things(0, "draft token") == "0 draft tokens"
     assert units.format_things(1_205, "kernel") == "1,205 kernels"
+
+
+def test_speed_is_bytes_over_time() -> None:
+    """4.5 GB in a millisecond are 4.5 TB a second; no time has no speed."""
+    assert units.tb_per_s(4_500_000_000, 1_000_000.0) == 4.5
+    assert units.tb_per_s(1, 0.0) is None

@@ -32,7 +32,7 @@ from layerscope.units import format_count, format_ns
 _FEWEST_ALIKE: Final = 0.5
 """Part of an arm's passes that must have the same kernels before they are matched."""
 
-_JITTER: Final = 0.005
+JITTER: Final = 0.005
 """Part of a pass that may be hidden where nothing overlaps: on some H200s, records of
 kernels that follow each other on one stream overlap by 64 ns now and then."""
 
@@ -90,7 +90,7 @@ def _by_experiments(
     ]
     notes = [
         *([] if costs else ["what the profiler costs is not known, and in the gaps"]),
-        *(_twin_overlaps(side) for side in sides if _hidden_part(side) > _JITTER),
+        *(_twin_overlaps(side) for side in sides if _hidden_part(side) > JITTER),
         *_kept_by_twin(run.header, base, other),
         *_left_out(sides),
     ]
@@ -143,7 +143,7 @@ def _observed(
         _clock_doubt(run, [(arm, CAPTURED) for arm in arms]),
         *_doubts(sides, split),
     ]
-    overlapping = [side.arm for side in sides if _hidden_part(side) > _JITTER]
+    overlapping = [side.arm for side in sides if _hidden_part(side) > JITTER]
     notes = [f"from records alone: {'; '.join(reasons)}"]
     if overlapping:
         notes.append(

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.read_curve import cold_read_ns
+from layerscope.analyze.read_curve import FEWEST_READS, cold_read_ns
 from layerscope.analyze.shares import kernel_shares
 from layerscope.analyze.statistics import anchor, pass_times
 from layerscope.experiment import CAPTURED, SERIAL
@@ -23,9 +23,6 @@ what one kernel takes that reads 1 MB on an H200, most of it its launch and its 
 _NO_PDL: Final = "no PDL"
 _LEGAL: Final = "legal early start"
 _ONE_READ: Final = "one read"
-
-_FEWEST_READS: Final = 2
-"""Calibrated reads that a line between sizes needs."""
 
 _PASS: Final = ("capture", "round", "replay", "pass_index")
 _TALKING: Final = r"(?i)nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
@@ -118,7 +115,7 @@ def limits(run: Run, arm: str) -> Limits:
     )
     longer = _longer(run, arm)
     one_read_ns = bound(header, arm, _ONE_READ)
-    if one_read_ns is None and len(header.reads) >= _FEWEST_READS:
+    if one_read_ns is None and len(header.reads) >= FEWEST_READS:
         required = sum(required_bytes(header, arm).values())
         one_read_ns = cold_read_ns(header.reads, required) if required else None
     return Limits(
@@ -150,7 +147,7 @@ def furthest_region(run: Run, arm: str) -> str:
     """
     reads, needed = run.header.reads, required_bytes(run.header, arm)
     swept = _swept(run, arm, CAPTURED)
-    if len(reads) < _FEWEST_READS or swept.is_empty():
+    if len(reads) < FEWEST_READS or swept.is_empty():
         return ""
     passes = swept.select(_PASS).n_unique()
     share_ns = (pl.col("gap_ns") + pl.col("exclusive_ns")).sum() / passes

@@ -1,10 +1,14 @@
 """How long this machine takes to read so many cold bytes, between measured sizes."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from layerscope.run_header import ReadCost
+
+FEWEST_READS: Final = 2
+"""Calibrated reads that a line between sizes needs."""
 
 
 def cold_read_ns(reads: Sequence[ReadCost], size: float) -> float:
@@ -15,7 +19,7 @@ def cold_read_ns(reads: Sequence[ReadCost], size: float) -> float:
     the two largest goes on.
 
     Args:
-        reads: by bytes, ascending; at least two.
+        reads: by bytes, ascending; at least `FEWEST_READS`.
         size: bytes.
     """
     sizes = [read.bytes for read in reads]

@@ -6,7 +6,7 @@ from layerscope.analyze.bootstrap import Estimate
 from layerscope.report.document import Cell, Column, Interval, Kind, Table
 from layerscope.run_header import Bound, ReadCost, RunHeader
 from layerscope.study import AA_SUFFIX
-from layerscope.units import NS_PER_S, format_bytes, format_ns, format_number
+from layerscope.units import NOTHING, format_bytes, format_ns, format_number, tb_per_s
 
 _STANDARD = "standard chain"
 _COLUMNS = (
@@ -16,7 +16,6 @@ _COLUMNS = (
     Column("kernels", "kernels", Kind.COUNT),
     Column("bytes", "bytes", Kind.SIZE),
 )
-_TERA = 10**12
 
 
 def bounds_table(header: RunHeader, anchors: dict[str, Estimate]) -> Iterator[Table]:
@@ -69,6 +68,7 @@ def bounds_notes(header: RunHeader) -> Iterator[str]:
 
 
 def _read(read: ReadCost) -> str:
-    speed = read.bytes * NS_PER_S / read.duration_ns / _TERA
+    speed = tb_per_s(read.bytes, read.duration_ns)
     size, time = format_bytes(read.bytes), format_ns(read.duration_ns)
-    return f"{size} in {time} ({format_number(speed, 2)} TB/s)"
+    told = NOTHING if speed is None else format_number(speed, 2)
+    return f"{size} in {time} ({told} TB/s)"

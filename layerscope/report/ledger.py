@@ -6,6 +6,7 @@ from typing import Final
 
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.causes import Cause, Ledger
+from layerscope.analyze.ledger import JITTER
 from layerscope.analyze.statistics import Comparison, Verdict
 from layerscope.regions import Region
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Table
@@ -30,9 +31,6 @@ _CORNERS: Final = (
 )
 _PART_DECIMALS: Final = 1
 """A residual must not round to nothing where the change is large."""
-
-_JITTER: Final = 0.005
-"""Part of a pass up to which hidden time is jitter of the records, and not told."""
 
 _ALONE: Final = (Cause.OVERLAP, Cause.GAPS, Cause.SAME, Cause.FASTER, Cause.REPLACED)
 """Causes that a headline names by themselves; the others are fusion."""
@@ -186,7 +184,7 @@ def ledger_notes(ledger: Ledger) -> Iterator[str]:
             f"{ledger.other}: between the two is what it is worth, in whichever order "
             "causes are taken"
         )
-    least_ns = _JITTER * ledger.base_ns
+    least_ns = JITTER * ledger.base_ns
     if ledger.basis == OBSERVED and max(ledger.hidden.values(), default=0) > least_ns:
         hidden = [f"{arm} {format_ns(value)}" for arm, value in ledger.hidden.items()]
         yield (

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.read_curve import cold_read_ns
+from layerscope.analyze.read_curve import FEWEST_READS, cold_read_ns
 from layerscope.environment import DeviceFacts
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import (
@@ -21,7 +21,7 @@ from layerscope.report.document import (
 from layerscope.report.work import describe_step, title
 from layerscope.run_header import Bound, ReadCost, RegionBytes, RunHeader
 from layerscope.study import AA_SUFFIX
-from layerscope.units import NS_PER_S, format_bytes, format_things
+from layerscope.units import format_bytes, format_things, tb_per_s
 
 _BOUNDS: Final = (
     Column("bound", "", Kind.TEXT),
@@ -56,8 +56,6 @@ _EARLY: Final = (
     "reads the chosen experts; all early: that one too"
 )
 _ONE_READ: Final = "one read"
-_TERA: Final = 10**12
-_FEWEST_READS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def limits_table(heading: str, bounds: Sequence[Bound]) -> Table:
                 bound.kernels,
                 Interval(bound.pass_ns, bound.low_ns, bound.high_ns),
                 bound.pass_ns / one if one else None,
-                _speed(bound.bytes, bound.pass_ns),
+                tb_per_s(bound.bytes, bound.pass_ns),
             )
             for bound in bounds
         ),
@@ -133,7 +131,7 @@ def reads_table(reads: Sequence[ReadCost]) -> Table:
         title="cold reads by one kernel, its launch included",
         columns=_READS,
         rows=tuple(
-            (read.bytes, read.duration_ns, _speed(read.bytes, read.duration_ns))
+            (read.bytes, read.duration_ns, tb_per_s(read.bytes, read.duration_ns))
             for read in reads
         ),
     )
@@ -151,7 +149,7 @@ def speeds_table(header: RunHeader, regions: pl.DataFrame) -> Iterator[Table]:
         header: of the run.
         regions: `Measures.regions`, one row an (arm, region).
     """
-    if len(header.reads) < _FEWEST_READS or not header.bytes:
+    if len(header.reads) < FEWEST_READS or not header.bytes:
         return
     found = {(row["arm"], row["region"]): row for row in regions.iter_rows(named=True)}
     rows = tuple(
@@ -169,20 +167,15 @@ def _speed_row(
 ) -> tuple[Cell, ...]:
     share_ns, kernels = share["share_mean_ns"], share["kernels"]
     read_ns = cold_read_ns(reads, needed.required)
-    own = _speed(needed.required, share["duration_mean_ns"]) if kernels == 1 else None
+    own = tb_per_s(needed.required, share["duration_mean_ns"]) if kernels == 1 else None
     return (
         needed.arm,
         needed.region,
         kernels,
         needed.required,
         share_ns,
-        _speed(needed.required, share_ns),
+        tb_per_s(needed.required, share_ns),
         read_ns,
         share_ns / read_ns,
         own,
     )
-
-
-def _speed(size: float, duration_ns: float) -> float | None:
-    """TB a second; None of no time."""
-    return size * NS_PER_S / duration_ns / _TERA if duration_ns > 0 else None

@@ -4,15 +4,13 @@ import random
 import time
 from typing import Final
 
+from layerscope.analyze.knockouts import KNOCKOUT
 from layerscope.experiment import CAPTURED, Experiment
 from layerscope.runner.bench import Bench
 from layerscope.runner.outputs import kept, why_other
 from layerscope.runner.rounds import Phase, enqueue, samples
 from layerscope.runner.trials import blaming, discard
 from layerscope.study import Slot
-
-KNOCKOUT: Final = "knockout"
-"""The phase of these samples."""
 
 CAPTURES: Final = 3
 """Captures in which they are made: the fewest that show their spread."""
