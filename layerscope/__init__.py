@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from layerscope.errors import (
         BackendError,
+        DeviceLostError,
         InputError,
         LayerscopeError,
         MeasurementError,
@@ -27,6 +28,7 @@ __all__ = [
     "Arm",
     "BackendError",
     "CallableOptions",
+    "DeviceLostError",
     "InputError",
     "LayerSpec",
     "LayerscopeError",
@@ -46,6 +48,7 @@ _HOMES: Final = {
     "Arm": "layerscope.study",
     "BackendError": "layerscope.errors",
     "CallableOptions": "layerscope.runner.foreign",
+    "DeviceLostError": "layerscope.errors",
     "InputError": "layerscope.errors",
     "LayerSpec": "layerscope.layers.spec",
     "LayerscopeError": "layerscope.errors",

@@ -5,6 +5,7 @@ LayerscopeError            exit 1
 ├── InputError             exit 2   a file, name or flag the user gave is wrong
 ├── RecordError            exit 1   a run could not be written or read back whole
 ├── MeasurementError       exit 1   this machine cannot measure what was asked
+│   └── DeviceLostError    exit 1   an edited graph has failed on the device
 └── BackendError           exit 1   a backend refused, failed to build, or was wrong
 ```
 
@@ -54,6 +55,10 @@ class RecordError(LayerscopeError):
 
 class MeasurementError(LayerscopeError):
     """The device, driver or profiler here cannot measure what was asked."""
+
+
+class DeviceLostError(MeasurementError):
+    """An edited graph failed on the device, which this process can use no more."""
 
 
 class BackendError(LayerscopeError):

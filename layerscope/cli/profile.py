@@ -1,5 +1,6 @@
 """``layerscope profile``: measure one layer on this machine and report it."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from layerscope.cli.interrupts import interruptible
 from layerscope.cli.needs import need_torch
 from layerscope.cli.options import ProfileOptions, takes
 from layerscope.cli.streams import tell
+from layerscope.errors import DeviceLostError
 
 if TYPE_CHECKING:  # both need what a plain install lacks
     from layerscope.cli.plan import Plan
@@ -35,11 +37,29 @@ def command(options: ProfileOptions, arguments: list[str]) -> None:
         except KeyboardInterrupt:
             tell(f"interrupted; {_kept(output)}")
             raise
+        except DeviceLostError as error:
+            if options.experiment or _has_run(output):
+                raise
+            _begin_again(error, arguments)
+            raise  # where a program cannot become another one
 
     from layerscope.cli.output import print_run
 
     print_run(run, as_json=options.json)
     tell(f"saved; see it again: layerscope show {output}")
+
+
+def _begin_again(error: DeviceLostError, arguments: list[str]) -> None:
+    """Become the same command without experiments: nothing is lost, none was timed.
+
+    It must be a process of its own, for this one can use the device no more, and must
+    not hold it.
+    """
+    tell(f"{error}; beginning again so")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    again = [*arguments, "--no-experiments"]
+    os.execv(sys.executable, [sys.executable, "-m", "layerscope", *again])  # noqa: S606
 
 
 def _plan(options: ProfileOptions) -> "Plan":
@@ -90,11 +110,15 @@ def _size(planned: "Plan") -> str:
     )
 
 
+def _has_run(output: Path | None) -> bool:
+    """Whether something was measured into `output`."""
+    from layerscope.run import HEADER_FILE
+
+    return output is not None and (output / HEADER_FILE).is_file()
+
+
 def _kept(output: Path | None) -> str:
     """What an interrupted study has left, for whoever interrupted it."""
-    if output is not None:
-        from layerscope.run import HEADER_FILE
-
-        if (output / HEADER_FILE).is_file():
-            return f"see what was kept: layerscope show {output}"
+    if _has_run(output):
+        return f"see what was kept: layerscope show {output}"
     return "nothing was recorded"

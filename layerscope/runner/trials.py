@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from layerscope.errors import MeasurementError, describe
+from layerscope.errors import DeviceLostError, MeasurementError, describe
 from layerscope.experiment import CAPTURED, Experiment
 from layerscope.graphs.edits import Change
 from layerscope.graphs.replay import Editable, Replay
@@ -214,7 +214,7 @@ def blaming(arm: str, experiments: Sequence[Experiment]) -> Iterator[None]:
     """Say which experiments were running when the device failed, in one line.
 
     Raises:
-        MeasurementError: it did; nothing more can be measured in this process.
+        DeviceLostError: it did; nothing more can be measured in this process.
     """
     try:
         yield
@@ -224,7 +224,7 @@ def blaming(arm: str, experiments: Sequence[Experiment]) -> Iterator[None]:
             f"{arm}, {names}: {describe(error)}; no more can be measured in this "
             "process: run again with --no-experiments"
         )
-        raise MeasurementError(msg) from error
+        raise DeviceLostError(msg) from error
 
 
 def _launch(bench: Bench, replay: Replay) -> None:

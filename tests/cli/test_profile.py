@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 import layerscope.runner
 from layerscope.cli.main import main
-from layerscope.errors import MeasurementError
+from layerscope.errors import DeviceLostError, MeasurementError
 from layerscope.graphs import device
 from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, RunWriter, load
@@ -122,6 +123,45 @@ def test_an_interrupted_profile_names_what_was_kept(
     assert err == (
         f"interrupted; see what was kept: layerscope show {tmp_path / 'run'}\n"
     )
+
+
+LOST = DeviceLostError(
+    "fused, without moe: CUDA error; run again with --no-experiments"
+)
+
+
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Programs that this one became, and then was no more."""
+    programs: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, arguments: programs.append(arguments))
+    return programs
+
+
+def test_a_study_whose_edited_graph_fails_begins_again_without_experiments(
+    tmp_path: Path,
+    runner: FakeRunner,
+    began: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As another program, for this one can use the device no more; it is said why."""
+    runner.error = LOST
+    profile(tmp_path / "run", "--context", "64")
+    ((python, *arguments),) = began
+    assert python == sys.executable
+    assert arguments[:3] == ["-m", "layerscope", "profile"]
+    assert arguments[-3:] == ["--context", "64", "--no-experiments"]
+    assert capsys.readouterr().err.startswith(f"{LOST}; beginning again so\n")
+
+
+@pytest.mark.parametrize("asked", [(), ("--experiment", "serial passes")])
+def test_nothing_begins_again_that_was_measured_or_asked_for(
+    tmp_path: Path, runner: FakeRunner, began: list[list[str]], asked: tuple[str, ...]
+) -> None:
+    """What was measured is kept, and edits by name are what the study is for."""
+    runner.error, runner.is_late = LOST, not asked
+    assert profile(tmp_path / "run", *asked) in (1, 2)
+    assert began == []
 
 
 def test_an_interrupt_before_any_sample_says_so(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerscope.errors import MeasurementError
+from layerscope.errors import DeviceLostError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.graphs.replay import Link, Node
 from layerscope.run_header import Trial
@@ -157,7 +157,7 @@ def test_a_failure_of_the_device_ends_the_study_and_names_the_experiment(
     replay = made.replays["reference", 1]
     assert isinstance(replay, EditableReplay)
     replay.breaks = "CUDA error: unspecified launch failure\nSearch for it"
-    with pytest.raises(MeasurementError) as raised:
+    with pytest.raises(DeviceLostError) as raised:
         try_experiments(made)
     assert str(raised.value) == (
         "reference, without moe: RuntimeError: CUDA error: unspecified launch failure; "
