@@ -145,8 +145,8 @@ class ProfileOptions(LayerOptions):
         float,
         typer.Option(
             help="Seconds for the study once weights exist, three tenths of them the "
-            "draft's. Three captures of six rounds are made however long they take; "
-            "what is cut carries a warning."
+            "draft's; trying edited graphs elsewhere comes on top. Three captures of "
+            "six rounds are made however long they take; what is cut carries a warning."
         ),
     ] = 100.0
     recorder: Annotated[

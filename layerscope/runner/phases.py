@@ -53,10 +53,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         )
         _fresh(bench, capture, None, knockouts=capture < CAPTURES)
         if capture == 0:
-            with bench.timed("trying experiments"):
-                try_experiments(bench)
-            with bench.timed("calibration"):
-                calibrate_experiments(bench)
+            _prepare_experiments(bench)
         until_s = min(bench.deadline_s, time.monotonic() + patience_s)
         with bench.timed("anchors"):
             measure(bench, Phase(_ANCHOR, capture, until_s))
@@ -71,6 +68,16 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
             f"its {bench.budget_s:g} s of the time budget ended before the plan was "
             "done: fewer rounds or captures were made; raise --time-budget"
         )
+
+
+def _prepare_experiments(bench: Bench) -> None:
+    """Find out what can be edited; the time of it is not the measuring's."""
+    began_s = time.monotonic()
+    with bench.timed("trying experiments"):
+        try_experiments(bench)
+    with bench.timed("calibration"):
+        calibrate_experiments(bench)
+    bench.deadline_s += time.monotonic() - began_s
 
 
 def _fresh(

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from layerscope.record.recorder import Recorded
 from layerscope.run_header import KernelCost
 from layerscope.runner import phases
+from layerscope.runner.bench import Bench
 from tests.runner import fakes
 
 COST = KernelCost(blocks=132, added_ns=130.0, low_ns=120.0, high_ns=140.0)
@@ -27,3 +29,23 @@ def test_what_the_recorder_costs_is_found_once(
     phases._record(bench, recorder)
     assert len(calibrated) == times
     assert bench.writer.header.observer_costs == known
+
+
+def test_trying_experiments_takes_no_time_from_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have to wait for another process, as building has to for a compiler."""
+    now_s = 100.0
+
+    def wait(bench: Bench) -> None:
+        nonlocal now_s
+        assert bench.deadline_s == 110.0
+        now_s += 12.5
+
+    bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
+    bench.deadline_s = 110.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(phases, "try_experiments", wait)
+    phases._prepare_experiments(bench)
+    assert bench.deadline_s == 122.5
+    assert bench.writer.header.phases["trying experiments"] == 12.5
