@@ -47,10 +47,11 @@ ROWS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
 
 WEIGHTS = ("bfloat16", "float8_e4m3")
 CONTEXT = 8192
-WHOLE = "qwen3-30b-a3b-tp1-rows6-bfloat16"
-"""The study that gets the whole of the protocol's time; the others a part of it."""
+WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
+"""The studies that get the whole protocol, experiments too; the others a part of it."""
 
 SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "20"]
+SHORT += ["--no-experiments"]
 FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
 COMPILERS = 12
 
@@ -110,7 +111,7 @@ def compile_ahead(case: Case) -> str:
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Name and command line of every study."""
     for case in CASES:
-        effort = [] if case.name == WHOLE else SHORT
+        effort = [] if case.name in WHOLE else SHORT
         yield case.name, ["--arms", "reference,torch_compile", *case.flags, *effort]
     yield "foreign-pair", ["--script", str(FOREIGN), *SHORT]
 
