@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+import numpy as np
 import polars as pl
 
 from layerscope.analyze.attribution import RECORD_CAUSES, Records, changes, records
@@ -172,8 +174,12 @@ def _observed(
 def _split(
     base: Records, other: Records, *, costs: Sequence[KernelCost] = ()
 ) -> _Split:
-    cells = changes(base, other, costs).with_columns(
-        change_ns=pl.col("other_ns") - pl.col("base_ns")
+    change = pl.col("other_ns") - pl.col("base_ns")
+    dearer = changes(base, other, [_dearer(cost) for cost in costs]).select(change)
+    cells = (
+        changes(base, other, costs)
+        .with_columns(change_ns=change)
+        .with_columns(doubt_ns=pl.col("change_ns") - dearer.to_series())
     )
     regions = {
         region: {cause: _sum(part, cause) for cause in RECORD_CAUSES}
@@ -189,15 +195,30 @@ def _split(
     )
 
 
+def _dearer(cost: KernelCost) -> KernelCost:
+    """`cost` with half of its interval on top."""
+    half_ns = (cost.high_ns - cost.low_ns) / 2
+    return msgspec.structs.replace(cost, added_ns=cost.added_ns + half_ns)
+
+
 def _sum(
     cells: pl.DataFrame, cause: Cause | None = None, column: str = "change_ns"
 ) -> Estimate:
-    """The estimate of what the cells of a round add up to; of one cause, or of all."""
+    """The estimate of what the cells of a round add up to; of one cause, or of all.
+
+    That of a change is as uncertain, besides, as what the records of the kernels that
+    one arm has more of cost. All have that from one calibration, so it adds up.
+    """
     chosen = cells if cause is None else cells.filter(pl.col("cause") == cause.value)
     rounds = chosen.group_by("capture", "round", maintain_order=True).agg(
-        pl.col(column).sum()
+        pl.col(column, "doubt_ns").sum()
     )
-    return estimate(rounds, column)
+    found = estimate(rounds, column)
+    if column != "change_ns" or not found.samples:
+        return found
+    doubt_ns = abs(float(np.mean(rounds["doubt_ns"].to_numpy())))
+    doubt = Estimate(0.0, -doubt_ns, doubt_ns, found.samples, found.effective)
+    return independent_difference(found, doubt)
 
 
 def _residual(change: Estimate, lines: Iterable[Line], spread: Estimate) -> Estimate:
