@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
-from weakref import WeakSet
 
 import torch
 from cuda.bindings import runtime
@@ -152,7 +151,7 @@ class GraphReplay(_Launched):
         super().__init__(captured, executable, Change())
         self.captured = captured
         self._graph = graph  # keeps its memory pool
-        self._variants: WeakSet[GraphVariant] = WeakSet()
+        self._variants: list[GraphVariant] = []
         call(runtime.cudaGraphUpload, executable, captured.stream)
 
     @property
@@ -165,12 +164,12 @@ class GraphReplay(_Launched):
         captured = self.captured
         executable = instantiate_changed(captured.driver, captured.links, change)
         made = GraphVariant(self, executable, change)
-        self._variants.add(made)
+        self._variants.append(made)
         return made
 
     def close(self) -> None:
         """Destroy the executable graphs and let go of the captured one."""
-        for variant in list(self._variants):
+        for variant in self._variants:
             variant.close()
         if self._exec is not None:
             super().close()

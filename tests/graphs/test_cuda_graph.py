@@ -204,6 +204,15 @@ def test_closing_frees_every_executable_graph_once(
     assert runtime.calls[-1] == ("reset",)
 
 
+def test_edited_graphs_that_nobody_keeps_are_freed_with_the_captured_one(
+    replay: cuda.GraphReplay, runtime: Runtime
+) -> None:
+    """An edit may fail at one length after others were made."""
+    replay.variant(Change())
+    replay.close()
+    assert runtime.destroyed == [901, 900]
+
+
 def test_a_failed_call_says_what_it_means(runtime: Runtime) -> None:
     """By default, that nothing more can be done here; the runtime forgets it."""
     runtime.failing = {"cudaGraphLaunch"}
