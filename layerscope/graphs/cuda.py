@@ -15,6 +15,7 @@ import torch
 from cuda.bindings import runtime
 
 from layerscope.errors import MeasurementError
+from layerscope.graphs.cuda_edges import node_handles
 from layerscope.graphs.cuda_graph import CudaGraph, call
 from layerscope.graphs.driver import Executable, instantiate_changed
 from layerscope.graphs.edits import Change
@@ -41,14 +42,6 @@ _Pool: TypeAlias = Any
 
 RECORDED_KINDS: Final = frozenset({"kernel", "copy", "fill"})
 """Kinds of nodes that leave a record."""
-
-
-def _handles(graph: Any) -> list[int]:  # noqa: ANN401 (untyped bindings)
-    _, count = call(runtime.cudaGraphGetNodes, graph)
-    if not count:
-        return []
-    nodes, _ = call(runtime.cudaGraphGetNodes, graph, count)
-    return [int(node) for node in nodes[:count]]
 
 
 @dataclass(slots=True)
@@ -86,7 +79,7 @@ class _NodeObserver:
         """
         status, _, graph, *_ = call(runtime.cudaStreamGetCaptureInfo, self.stream)
         active = runtime.cudaStreamCaptureStatus.cudaStreamCaptureStatusActive
-        return set(_handles(graph)) if status == active else set()
+        return set(node_handles(int(graph))) if status == active else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +221,7 @@ class GraphPlayer:
             msg = f"it cannot be captured into a CUDA graph: {cause}"
             raise MeasurementError(msg) from error
         raw, stream = graph.raw_cuda_graph(), self._stream.cuda_stream
-        handles = _handles(raw)
+        handles = node_handles(raw)
         nodes = _nodes(handles, observer)
         driver = CudaGraph(raw, handles, stream)
         links = driver.links()

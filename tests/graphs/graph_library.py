@@ -21,6 +21,7 @@ class GraphLibrary:
     def __init__(self, *edges: Edge) -> None:
         """Begin with `edges`; calls named in `failing` are refused."""
         self.edges = set(edges)
+        self.nodes: list[int] = []
         self.failing: set[str] = set()
         self.disabled: set[int] = set()
         self.calls: list[str] = []
@@ -33,11 +34,22 @@ class GraphLibrary:
         self.calls.append(name)
         if name in self.failing:
             return INVALID
+        if name == "cuGraphGetNodes":
+            return self._tell_nodes(*arguments)
         if "GetEdges" in name:
             return self._read(*arguments)
         if "Dependencies" in name:
             return self._write(name, *arguments)
         return self._other(name, *arguments)
+
+    def _tell_nodes(self, graph: Any, nodes: Any, count: Any) -> int:  # noqa: ANN401
+        assert graph.value == GRAPH
+        if nodes is None:
+            count._obj.value = len(self.nodes)
+            return 0
+        assert len(nodes) == count._obj.value == len(self.nodes)
+        nodes[:] = self.nodes
+        return 0
 
     def _read(self, graph: Any, sources: Any, targets: Any, *rest: Any) -> int:  # noqa: ANN401
         *data, count = rest

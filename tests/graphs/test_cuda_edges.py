@@ -1,13 +1,26 @@
 import pytest
 
 from layerscope.errors import MeasurementError
-from layerscope.graphs.cuda_edges import Edges
+from layerscope.graphs import cuda_edges
+from layerscope.graphs.cuda_edges import Edges, node_handles
 from layerscope.graphs.replay import Link
 from tests.graphs.graph_library import GRAPH, GraphLibrary
 from tests.graphs.handmade_graphs import early, full
 
 HANDLES = [1000, 1001, 1 << 47]
 NUMBERS = {handle: number for number, handle in enumerate(HANDLES)}
+
+
+@pytest.mark.parametrize("handles", [[], [1 << 47, 1000, 1001]])
+def test_nodes_are_told_in_the_order_of_the_graph(
+    handles: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their handles; those of an empty graph are not asked for."""
+    library = GraphLibrary()
+    library.nodes = handles
+    monkeypatch.setattr(cuda_edges, "driver_library", lambda: library)
+    assert node_handles(GRAPH) == handles
+    assert len(library.calls) == (2 if handles else 1)
 
 
 def test_edges_are_read_with_their_data() -> None:
@@ -30,7 +43,7 @@ def test_a_graph_without_edges_has_no_links() -> None:
 
 
 def test_edges_are_removed_and_added_with_their_data() -> None:
-    """What is written is what is read; no edges are no call."""
+    """What is written is what is read; a call for each kind of edge, none for none."""
     library = GraphLibrary((1000, 1001, 1, 0, 1))
     edges = Edges(library, GRAPH)
     edges.remove(early((0, 1)), HANDLES)
@@ -39,6 +52,7 @@ def test_edges_are_removed_and_added_with_their_data() -> None:
     assert library.edges == {(1000, 1001, 0, 0, 0), (1001, 1 << 47, 2, 0, 1)}
     assert library.calls == [
         "cuGraphRemoveDependencies_v2",
+        "cuGraphAddDependencies_v2",
         "cuGraphAddDependencies_v2",
     ]
 
