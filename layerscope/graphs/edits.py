@@ -18,10 +18,9 @@ from layerscope.graphs.serial import has_branches, order_is_kept, serialised
 LONGEST_DELAY_NS: Final = 1_000_000
 """What a kernel may spin for on a GPU that others use."""
 
-_SWITCHABLE: Final = frozenset({"kernel", "copy", "fill"})
-"""Kinds of nodes that can be disabled (CUDA Runtime API, cudaGraphNodeSetEnabled)."""
-
-_EDITABLE: Final = _SWITCHABLE | {"empty", "event record", "event wait"}
+_EDITABLE: Final = frozenset(
+    {"kernel", "copy", "fill", "empty", "event record", "event wait"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Allowed:
     """Roles of kernels that wait for a kernel beside them, or for another rank."""
 
     skippable: tuple[str, ...] = ()
-    """Regions whose nodes may be disabled."""
+    """Regions whose kernels may be disabled."""
 
     pdl_safe: tuple[str, ...] = ()
     """Roles of kernels before which a full edge may become a programmatic one."""
@@ -154,8 +153,10 @@ def serialise(
     Returns:
         A reason, where no node belongs to the region.
     """
-    if scope not in (ALL, PASSES) and not _members(nodes, scope):
-        return [_no_node(scope)]
+    if scope not in (ALL, PASSES) and not any(
+        node.region == scope and node.pass_index != HEAD_PASS for node in nodes
+    ):
+        return [f"no node of its passes belongs to {scope}"]
     captured, wanted = set(links), serialised(nodes, links, scope)
     return Change(
         remove=tuple(sorted(captured - wanted)), add=tuple(sorted(wanted - captured))
@@ -191,18 +192,21 @@ def make_programmatic(
 def knock_out(
     nodes: Sequence[Node], region: str, skippable: Iterable[str]
 ) -> Change | list[str]:
-    """Disable what `region` does in every pass; the head of a replay always runs.
+    """Disable the kernels of `region` in every pass; the head of a replay always runs.
+
+    Copies and fills stay. CUDA lets them be disabled too, but replays of graphs with
+    disabled fills now and then fail ("unspecified launch failure": H200, driver 580).
 
     Returns:
-        Reasons, where the region may not be skipped, or no node belongs to it.
+        Reasons, where the region may not be skipped, or has no kernel.
     """
     reasons = []
     if region not in skippable:
         reasons.append(f"its backend does not declare {region} skippable")
-    members = [node.index for node in _members(nodes, region)]
-    if not members:
-        reasons.append(_no_node(region))
-    return reasons or Change(disabled=tuple(members))
+    kernels = [node.index for node in _kernels(nodes, region)]
+    if not kernels:
+        reasons.append(_no_kernel(region))
+    return reasons or Change(disabled=tuple(kernels))
 
 
 def delay(nodes: Sequence[Node], region: str, delay_ns: int) -> Change | list[str]:
@@ -215,29 +219,28 @@ def delay(nodes: Sequence[Node], region: str, delay_ns: int) -> Change | list[st
     if not 0 <= delay_ns <= LONGEST_DELAY_NS:
         reasons.append(f"a delay has 0 to {LONGEST_DELAY_NS} ns, not {delay_ns}")
     first: dict[int, int] = {}
-    for node in _members(nodes, region):
-        if node.kind == "kernel":
-            first.setdefault(node.pass_index, node.index)
+    for node in _kernels(nodes, region):
+        first.setdefault(node.pass_index, node.index)
     if not first:
-        reasons.append(_no_node(region, "kernel"))
+        reasons.append(_no_kernel(region))
     return reasons or Change(
         delays=tuple((index, delay_ns) for index in first.values())
     )
 
 
-def _members(nodes: Sequence[Node], region: str) -> list[Node]:
-    """What can be disabled of `region`, in all passes."""
+def _kernels(nodes: Sequence[Node], region: str) -> list[Node]:
+    """The kernels of `region`, in all passes."""
     return [
         node
         for node in nodes
         if node.region == region
         and node.pass_index != HEAD_PASS
-        and node.kind in _SWITCHABLE
+        and node.kind == "kernel"
     ]
 
 
-def _no_node(region: str, kind: str = "node") -> str:
-    return f"no {kind} of its passes belongs to {region}"
+def _no_kernel(region: str) -> str:
+    return f"no kernel of its passes belongs to {region}"
 
 
 def delayed(
