@@ -1,15 +1,16 @@
 """A `Run`: one study on disk, as it grows and after it has ended.
 
-A run is a folder of three files: ``run.json`` (`RunHeader`), ``samples.parquet``
-(`schema.SAMPLES`) and ``kernels.parquet`` (`schema.KERNELS`). All three are written
-under temporary names and moved into place together, ``run.json`` last. So a folder
-with a ``run.json`` is readable at any moment, even after its writer was killed; it then
-says that it is partial. The run of a draft is a folder of the same kind within it.
+A run is a folder of four files: ``run.json`` (`RunHeader`), ``samples.parquet``
+(`schema.SAMPLES`), ``kernels.parquet`` (`schema.KERNELS`) and ``edges.parquet``
+(`schema.EDGES`; older runs have none). All are written under temporary names and moved
+into place together, ``run.json`` last. So a folder with a ``run.json`` is readable at
+any moment, even after its writer was killed; it then says that it is partial. The run
+of a draft is a folder of the same kind within it.
 """
 
 import errno
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from io import BytesIO
@@ -22,11 +23,13 @@ import polars as pl
 from layerscope.atomic import replace_files
 from layerscope.errors import InputError, RecordError
 from layerscope.run_header import RunHeader, read_header
-from layerscope.schema import KERNELS, SAMPLES, Schema, conform, empty
+from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty
 
 HEADER_FILE: Final = "run.json"
 SAMPLES_FILE: Final = "samples.parquet"
 KERNELS_FILE: Final = "kernels.parquet"
+EDGES_FILE: Final = "edges.parquet"
+FILES: Final = (HEADER_FILE, SAMPLES_FILE, KERNELS_FILE, EDGES_FILE)
 
 DRAFT_FOLDER: Final = "draft"
 """Folder within a run that holds the run of its draft."""
@@ -50,6 +53,9 @@ class Run:
 
     draft: "Run | None" = None
     """The run of the study's draft, where there is one."""
+
+    edges: pl.DataFrame = field(default_factory=lambda: empty(EDGES))
+    """`schema.EDGES`; none where graphs are not looked into, as on a CPU."""
 
     def __repr__(self) -> str:
         """Where it is, and how much there is of it."""
@@ -82,6 +88,7 @@ def load(path: Path | str) -> Run:
         kernels=_read_frame(folder / KERNELS_FILE, KERNELS),
         path=folder,
         draft=_load_draft(folder / DRAFT_FOLDER, header),
+        edges=_read_edges(folder / EDGES_FILE),
     )
 
 
@@ -113,6 +120,7 @@ class RunWriter:
         self.header = header
         self._samples: list[pl.DataFrame] = []
         self._kernels: list[pl.DataFrame] = []
+        self._edges = empty(EDGES)
         self._added = self._kept = "nothing could be kept"
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -140,6 +148,14 @@ class RunWriter:
         """
         self._add(self._kernels, conform(frame, KERNELS, what="kernels"))
 
+    def set_edges(self, frame: pl.DataFrame) -> None:
+        """Let these be the run's rows of `schema.EDGES`.
+
+        Raises:
+            RecordError: the frame does not conform.
+        """
+        self._edges = conform(frame, EDGES, what="edges")
+
     @property
     def kernels(self) -> pl.DataFrame:
         """All that was added so far, `schema.KERNELS`."""
@@ -160,6 +176,7 @@ class RunWriter:
                     KERNELS_FILE: _parquet(
                         self.kernels.sort(_ORDER, maintain_order=True)
                     ),
+                    EDGES_FILE: _parquet(self._edges),
                     HEADER_FILE: msgspec.json.format(header, indent=2),
                 },
             )
@@ -220,6 +237,11 @@ def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
         msg = f"{path} is damaged ({cause}); record the run again"
         raise RecordError(msg) from error
     return conform(frame, schema, what=str(path))
+
+
+def _read_edges(path: Path) -> pl.DataFrame:
+    """The edges in the file `path`; none where an older version wrote the run."""
+    return _read_frame(path, EDGES) if path.exists() else empty(EDGES)
 
 
 def _not_a_run(folder: Path) -> str:

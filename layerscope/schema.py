@@ -14,6 +14,7 @@ Schema: TypeAlias = dict[str, pl.DataType]
 
 INT: Final = pl.Int64()
 TEXT: Final = pl.String()
+BOOLEAN: Final = pl.Boolean()
 
 KERNEL_KINDS: Final = ("kernel", "copy", "fill", "operator")
 
@@ -71,6 +72,17 @@ SAMPLES: Final[Schema] = {
 }
 """One row an unprofiled replay."""
 
+EDGES: Final[Schema] = {
+    "arm": TEXT,
+    "experiment": TEXT,
+    "source": INT,  # nodes by creation order, as in KERNELS
+    "target": INT,
+    "programmatic": BOOLEAN,  # else the target waits for the end of the source
+    "from_port": INT,  # of CUDA's edge data; 0 of edges that are not programmatic
+    "to_port": INT,
+}
+"""One row an edge of the longest captured graph of an arm."""
+
 RANGES: Final[Schema] = {
     "kind": TEXT,  # "arm", "pass" or "region"
     "name": TEXT,
@@ -120,7 +132,7 @@ def conform(frame: pl.DataFrame, schema: Schema, *, what: str) -> pl.DataFrame:
     """`frame` with exactly the columns of `schema`, in its order and types.
 
     Integers of any width are taken, and floats that are all whole numbers; numbers in
-    text, booleans and times are not, as nothing here writes them.
+    text, truth values and times are not, as nothing here writes them.
 
     Args:
         frame: any frame; extra columns are an error.
@@ -153,17 +165,23 @@ def _fault(column: pl.Series, dtype: pl.DataType) -> str:
     """Why `column` does not fit `dtype` and its name, or an empty string."""
     if column.name not in NULLABLE and column.null_count():
         return f"lacks {column.null_count()} of {column.len()} values"
-    kind = column.dtype
-    if kind == pl.Null:
+    if column.dtype == pl.Null:
         return ""
     if dtype == TEXT:
-        textual = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
-        return "" if textual else f"is {kind}, not text"
-    if kind.is_float():
+        textual = isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
+        return "" if textual else f"is {column.dtype}, not text"
+    if dtype == BOOLEAN:
+        is_truth = column.dtype == pl.Boolean
+        return "" if is_truth else f"is {column.dtype}, not true or false"
+    return _fault_of_numbers(column, dtype)
+
+
+def _fault_of_numbers(column: pl.Series, dtype: pl.DataType) -> str:
+    if column.dtype.is_float():
         whole = column.is_finite() & (column.abs() <= _EXACT_FLOAT)
         whole &= column == column.round()
         return "" if whole.all() else "has values that are not whole numbers"
-    if not kind.is_integer():
-        return f"is {kind}, not whole numbers"
+    if not column.dtype.is_integer():
+        return f"is {column.dtype}, not whole numbers"
     fits = column.cast(dtype, strict=False).null_count() == column.null_count()
     return "" if fits else f"exceeds {dtype}"

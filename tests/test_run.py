@@ -17,6 +17,7 @@ from layerscope.errors import InputError, RecordError
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.run import (
     DRAFT_FOLDER,
+    EDGES_FILE,
     HEADER_FILE,
     KERNELS_FILE,
     SAMPLES_FILE,
@@ -24,7 +25,7 @@ from layerscope.run import (
     load,
 )
 from layerscope.run_header import FORMAT_VERSION
-from layerscope.schema import KERNELS, SAMPLES, empty
+from layerscope.schema import EDGES, KERNELS, SAMPLES, empty
 from tests import handmade
 
 
@@ -61,10 +62,10 @@ def test_a_run_comes_back_as_it_was_written(folder: Path) -> None:
     assert_frame_equal(run.kernels, handmade.kernels().sort(order))
 
 
-def test_a_run_holds_three_files(folder: Path) -> None:
-    """Nothing temporary is left beside the three files of a run."""
+def test_a_run_holds_four_files(folder: Path) -> None:
+    """Nothing temporary is left beside the four files of a run."""
     names = {path.name for path in folder.iterdir()}
-    assert names == {HEADER_FILE, SAMPLES_FILE, KERNELS_FILE}
+    assert names == {HEADER_FILE, SAMPLES_FILE, KERNELS_FILE, EDGES_FILE}
 
 
 def test_the_header_names_its_format_version(folder: Path) -> None:
@@ -97,6 +98,28 @@ def test_finishing_says_how_it_ended(tmp_path: Path) -> None:
     assert_frame_equal(finished.samples, empty(SAMPLES))
 
 
+def test_edges_are_kept_beside_the_kernels(tmp_path: Path) -> None:
+    """What was set last is what is loaded; a run of an older format has none."""
+    edges = pl.DataFrame(
+        {
+            "arm": ["a", "a"],
+            "experiment": ["captured", "captured"],
+            "source": [0, 1],
+            "target": [1, 2],
+            "programmatic": [False, True],
+            "from_port": [0, 1],
+            "to_port": [0, 0],
+        }
+    )
+    writer = RunWriter(tmp_path, handmade.header())
+    writer.set_edges(edges.head(1))
+    writer.set_edges(edges)
+    run = writer.finish("complete")
+    assert_frame_equal(run.edges, edges)
+    (tmp_path / EDGES_FILE).unlink()
+    assert_frame_equal(load(tmp_path).edges, empty(EDGES))
+
+
 def test_a_frame_of_another_shape_is_refused(tmp_path: Path) -> None:
     """A frame that does not conform never gets into a run."""
     writer = RunWriter(tmp_path, handmade.header())
@@ -104,6 +127,11 @@ def test_a_frame_of_another_shape_is_refused(tmp_path: Path) -> None:
         writer.add_samples(handmade.samples().drop("duration_ns"))
     with pytest.raises(RecordError, match=r"^kernels: has unknown color"):
         writer.add_kernels(handmade.kernels().with_columns(color=pl.lit(1)))
+    numbers = empty(EDGES).with_columns(pl.col("programmatic").cast(pl.Int64))
+    with pytest.raises(
+        RecordError, match=r"^edges: programmatic is Int64, not true or false"
+    ):
+        writer.set_edges(numbers)
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(
@@ -124,7 +152,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         "is kept there; free some space and run again"
     )
     assert_frame_equal(load(path).samples, handmade.samples(("anchor",)))
-    assert len(list(path.iterdir())) == 3
+    assert len(list(path.iterdir())) == 4
 
 
 def test_a_full_disk_counts_what_was_recorded_among_the_kept(

@@ -10,7 +10,7 @@ from layerscope.errors import (
     RecordError,
 )
 from layerscope.graphs.memory import is_out_of_memory, out_of_memory
-from layerscope.run import HEADER_FILE, KERNELS_FILE, SAMPLES_FILE, RunWriter, load
+from layerscope.run import FILES, RunWriter, load
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _end(writer: RunWriter, reason: str) -> None:
         writer.finish("partial", reason)
     with suppress(InputError, RecordError):  # then not even the header was written
         if load(writer.path).samples.is_empty():
-            for name in (HEADER_FILE, SAMPLES_FILE, KERNELS_FILE):
-                (writer.path / name).unlink()
+            for name in FILES:
+                (writer.path / name).unlink(missing_ok=True)
     with suppress(OSError):  # not empty: samples are kept there
         writer.path.rmdir()
