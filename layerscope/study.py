@@ -80,7 +80,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
     captures: int = 8
     steps: int = 32  # distinct inputs that replays cycle through
-    time_budget_s: float = 100.0  # of all phases, once weights exist
+    time_budget_s: float = 80.0  # of all phases, once weights exist
     target_interval: float = 0.003  # stop early once the paired interval is this small
 
     @property

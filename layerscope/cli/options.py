@@ -148,7 +148,7 @@ class ProfileOptions(LayerOptions):
             "draft's; trying edited graphs elsewhere comes on top. Three captures of "
             "six rounds are made however long they take; what is cut carries a warning."
         ),
-    ] = 100.0
+    ] = 80.0
     recorder: Annotated[
         str, typer.Option(help="auto, cupti, torch.profiler, or none.")
     ] = "auto"

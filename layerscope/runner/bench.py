@@ -22,7 +22,7 @@ from layerscope.regions import observing
 from layerscope.run import RunWriter
 from layerscope.runner.body import body_of
 from layerscope.runner.editing import changed, edited
-from layerscope.runner.first_runs import KnownRuns
+from layerscope.runner.first_runs import Ahead, KnownRuns
 from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Recipe, Workload
 from layerscope.study import Graphs, Study
@@ -58,6 +58,9 @@ class Bench:
     recipe: Recipe | KnownRuns | None = None
     """How another process makes the same workload, or what was found there before; None
     where it cannot."""
+
+    ahead: Ahead | None = None
+    """A process that makes it already, to try edited graphs first."""
 
     replays: dict[tuple[str, int], Replay] = field(default_factory=dict)
     """Of the current capture, by arm name and length."""

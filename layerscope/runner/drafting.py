@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from layerscope.errors import BackendError
+from layerscope.graphs.players import has_cuda_bindings
 from layerscope.layers.draft import (
     DraftOptions,
     DraftProblem,
@@ -22,7 +23,7 @@ from layerscope.run_header import RunHeader
 from layerscope.runner.bench import open_bench
 from layerscope.runner.draft import DraftWorkload
 from layerscope.runner.ending import partial_on_failure
-from layerscope.runner.first_runs import FIRST_RUN_STEPS
+from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import Setting, finish
 from layerscope.runner.workload import Recipe
@@ -86,7 +87,8 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
     study = draft.study
     folder = setting.options.output / DRAFT_FOLDER
     writer = RunWriter(folder, setting.header(study))
-    with partial_on_failure(writer):
+    is_edited = bool(study.experiments) and has_cuda_bindings(setting.device)
+    with partial_on_failure(writer), getting_ready(is_wanted=is_edited) as ahead:
         writer.checkpoint()
         began_s = time.monotonic()
         setting.progress.phase(f"making {study.passes} passes of the draft", 1)
@@ -102,6 +104,7 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
         )
         budget_s = study.time_budget_s
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
+        bench.ahead = ahead
         run_phases(bench, setting.recorder)
         finish(writer, began_s, made_s)
 

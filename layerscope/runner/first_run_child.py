@@ -129,6 +129,8 @@ class _Elsewhere:
         replay = self._captured(run.arm)
         allowed = self._workload.allowed(run.arm)
         change = editing.changed(replay, run.experiment, allowed)
+        if change.is_empty:  # it is the captured graph itself
+            return ""
         variant = editing.edited(replay, change)
         self._begin(0)
         before = kept(self._launched(run.arm, replay))

@@ -8,8 +8,8 @@ and no call of CUDA ends a kernel, but the end of its process does.
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryFile
@@ -74,9 +74,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Child:
-    """The process, and its lines as they come."""
+    """The process, which imports what it needs, and its lines as they come."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self) -> None:
         # A pipe that nobody reads would fill, and block the process.
         self._said = TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._process = subprocess.Popen(  # noqa: S603 (this Python, and a module of ours)
@@ -95,9 +95,11 @@ class _Child:
         self.status = 0
         """The exit status, once it has ended."""
 
+    def send(self, order: Order) -> None:
+        """Let it begin; one that has ended is told by `read`."""
         try:
             with suppress(BrokenPipeError), self._pipe(self._process.stdin) as pipe:
-                pipe.write(msgspec.json.encode(order))  # broken: `read` tells
+                pipe.write(msgspec.json.encode(order))
         except BaseException:
             self.end()
             raise
@@ -125,6 +127,8 @@ class _Child:
         self.status = self._process.wait(_END_LIMIT_S)
         self._pump.join(_END_LIMIT_S)
         self._pipe(self._process.stdout).close()
+        with suppress(BrokenPipeError):  # an order that it did not read whole
+            self._pipe(self._process.stdin).close()
         with self._said:
             self._said.seek(0)
             lines = self._said.read().decode(errors="replace").strip()
@@ -144,8 +148,54 @@ class _Child:
         return pipe
 
 
+class Ahead:
+    """A process that gets ready, and runs graphs, while this one does other things.
+
+    It takes one order, and is ended by `close`.
+    """
+
+    def __init__(self) -> None:
+        """Start it: it imports what it will need, and waits for its order."""
+        self._child = _Child()
+        self._order: Order | None = None
+
+    def send(self, order: Order) -> None:
+        """Let it make the arms and run the graphs."""
+        self._order = order
+        self._child.send(order)
+
+    def reasons(self) -> dict[FirstRun, str]:
+        """Wait for what was ordered, as `first_runs`; of nothing, nothing.
+
+        Where the process had to be ended, not all runs are there.
+        """
+        order, self._order = self._order, None
+        return {} if order is None else _followed(self._child, order)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._child.end()
+
+
+@contextmanager
+def getting_ready(*, is_wanted: bool) -> Iterator[Ahead | None]:
+    """A process for first runs that gets ready during the block, and ends with it."""
+    if not is_wanted:
+        yield None
+        return
+    ahead = Ahead()
+    try:
+        yield ahead
+    finally:
+        ahead.close()
+
+
 def first_runs(
-    recipe: Recipe | KnownRuns, runs: Sequence[FirstRun], passes: int, device: str
+    recipe: Recipe | KnownRuns,
+    runs: Sequence[FirstRun],
+    passes: int,
+    device: str,
+    ahead: Ahead | None = None,
 ) -> dict[FirstRun, str]:
     """Run every graph of `runs` once elsewhere.
 
@@ -156,22 +206,24 @@ def first_runs(
         runs: what to run.
         passes: of every replay.
         device: of torch, where they run.
+        ahead: a process that may have run some of them already.
 
     Returns:
         Why each must not be measured here; empty where it may.
     """
     if isinstance(recipe, KnownRuns):
         return {run: recipe.reasons.get(run, _NEVER_RUN) for run in runs}
-    reasons: dict[FirstRun, str] = {}
+    reasons = {} if ahead is None else ahead.reasons()
     while left := [run for run in runs if run not in reasons]:
+        child = _Child()
         order = Order(recipe=recipe, runs=left, passes=passes, device=device)
-        reasons |= _first_runs(order)
-    return reasons
+        child.send(order)
+        reasons |= _followed(child, order)
+    return {run: reasons[run] for run in runs}
 
 
-def _first_runs(order: Order) -> dict[FirstRun, str]:
-    """The reasons of at least the first run of `order`."""
-    child = _Child(order)
+def _followed(child: _Child, order: Order) -> dict[FirstRun, str]:
+    """The reasons of at least the first run of `order`, which `child` has."""
     ready, reasons = None, {}
     try:
         ready = child.read(_START_LIMIT_S)

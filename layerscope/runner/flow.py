@@ -12,6 +12,7 @@ import torch
 from layerscope.errors import InputError, LayerscopeError, MeasurementError
 from layerscope.graphs import device as devices
 from layerscope.graphs.memory import check_memory
+from layerscope.graphs.players import has_cuda_bindings
 from layerscope.layers.checkpoint import load_layer
 from layerscope.layers.families import estimate_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
@@ -30,7 +31,7 @@ from layerscope.runner.drafting import (
     profile_draft,
 )
 from layerscope.runner.ending import partial_on_failure
-from layerscope.runner.first_runs import FIRST_RUN_STEPS
+from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
 from layerscope.runner.layer import LayerWorkload
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
@@ -111,7 +112,8 @@ def _profile_layer(
     header = setting.header(study)
     header.warnings += [f"left out {arm}" for arm in setting.options.left_out]
     writer = RunWriter(setting.options.output, header)
-    with partial_on_failure(writer):
+    is_edited = bool(study.experiments) and has_cuda_bindings(setting.device)
+    with partial_on_failure(writer), getting_ready(is_wanted=is_edited) as ahead:
         writer.checkpoint()  # from here on a killed run can be read, and says so
         began_s = time.monotonic()
         problem = _make_problem(study, spec, setting, writer.header)
@@ -123,6 +125,7 @@ def _profile_layer(
             header.study = msgspec.structs.replace(header.study, draft=None)
         recipe = _recipe(study, setting)
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
+        bench.ahead = ahead
         run_phases(bench, setting.recorder)
         if study.experiments:
             bound(bench, spec)

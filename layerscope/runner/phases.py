@@ -15,12 +15,13 @@ from layerscope.runner.recording import record
 from layerscope.runner.rounds import Phase
 from layerscope.runner.trials import (
     check_variants,
+    try_ahead,
     try_experiments,
     try_waiting_arms,
 )
 from layerscope.study import FEWEST_CAPTURES
 
-_ANCHOR_SHARE: Final = 0.4
+_ANCHOR_SHARE: Final = 0.25
 """Part of the time budget in which anchors may add to the planned rounds."""
 
 _AFTER: Final = "after"
@@ -44,6 +45,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
     header.warnings += workload.cache_warnings(min(study.lengths), l2_bytes)
     with bench.timed("trying experiments"):
         try_waiting_arms(bench)
+        try_ahead(bench)
     patience_s = bench.budget_s * _ANCHOR_SHARE / study.captures
     for capture in range(study.captures):
         if bench.must_stop(capture, FEWEST_CAPTURES):

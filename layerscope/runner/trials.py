@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from itertools import product
 from typing import Final
+
+import polars as pl
 
 from layerscope.errors import DeviceLostError, MeasurementError, describe
 from layerscope.experiment import CAPTURED, Experiment
@@ -12,8 +15,10 @@ from layerscope.graphs.replay import Editable, Replay
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
 from layerscope.runner.editing import planned
-from layerscope.runner.first_runs import FirstRun, first_runs
+from layerscope.runner.first_runs import FirstRun, Order, first_runs
 from layerscope.runner.outputs import kept, why_other
+from layerscope.runner.workload import Recipe
+from layerscope.schema import EDGES
 
 _NO_RECIPE: Final = (
     "a graph that may hang runs first in a process of its own, and code that was given "
@@ -55,6 +60,26 @@ def try_waiting_arms(bench: Bench) -> None:
             raise MeasurementError(msg)
 
 
+def try_ahead(bench: Bench) -> None:
+    """Let the process that is ready try all that may be asked, while captures are made.
+
+    Which graphs can be edited, and which already are what they would be made, is known
+    only once they are captured; the process finds that out by itself.
+    """
+    if bench.ahead is None or not isinstance(bench.recipe, Recipe):
+        return
+    asked = product(bench.study.arms, bench.study.experiments)
+    runs = [FirstRun(arm=arm.name, experiment=one) for arm, one in asked]
+    bench.ahead.send(
+        Order(
+            recipe=bench.recipe,
+            runs=runs,
+            passes=min(bench.study.lengths),
+            device=str(bench.workload.feed.device),
+        )
+    )
+
+
 def try_experiments(bench: Bench) -> None:
     """Try what the study asks of every arm, and note in the header what becomes of it.
 
@@ -62,7 +87,7 @@ def try_experiments(bench: Bench) -> None:
     allow the edit, which must then run once in a process of its own, and once here with
     the results of the captured graph.
     """
-    _note_programmatic(bench)
+    _note_edges(bench)
     asked: list[_Asked] = []
     trials: list[Trial] = []
     for arm in (arm.name for arm in bench.study.arms):
@@ -85,14 +110,17 @@ def try_experiments(bench: Bench) -> None:
     bench.writer.header.trials = trials
 
 
-def _note_programmatic(bench: Bench) -> None:
-    """Note in the header which nodes may start before what they depend on has ended."""
+def _note_edges(bench: Bench) -> None:
+    """Note the edges of every graph, and in the header which nodes may start early."""
+    rows = []
     for arm in bench.arms:
         replay = bench.longest(arm)
         if isinstance(replay, Editable):
+            rows += [(arm, CAPTURED, *astuple(link)) for link in replay.links]
             early = {link.target for link in replay.links if link.programmatic}
             if early:
                 bench.writer.header.programmatic[arm] = sorted(early)
+    bench.writer.set_edges(pl.DataFrame(rows, schema=EDGES, orient="row"))
 
 
 def _already(trials: list[Trial], arm: str, experiment: Experiment) -> Trial | None:
@@ -119,7 +147,8 @@ def _tried(bench: Bench, asked: list[_Asked]) -> list[Trial]:
         return [_refused(one.arm, one.experiment, _NO_RECIPE) for one in asked]
     passes = min(bench.study.lengths)
     device = str(bench.workload.feed.device)
-    reasons = first_runs(bench.recipe, [one.run for one in asked], passes, device)
+    runs = [one.run for one in asked]
+    reasons = first_runs(bench.recipe, runs, passes, device, bench.ahead)
     trials = []
     for one in asked:
         reason = reasons[one.run] or _why_not_here(bench, one)

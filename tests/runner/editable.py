@@ -16,7 +16,7 @@ from layerscope.graphs.replay import HEAD_PASS, Link, Node, Replay
 from layerscope.layers.problem import Problem
 from layerscope.runner import trials
 from layerscope.runner.bench import Bench
-from layerscope.runner.first_runs import FirstRun
+from layerscope.runner.first_runs import Ahead, FirstRun
 from layerscope.runner.workload import Recipe
 from layerscope.study import Study
 from tests.runner import fakes
@@ -111,8 +111,13 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> dict[FirstRun, str]:
     told: dict[FirstRun, str] = {}
 
     def answer(
-        recipe: Recipe, runs: Sequence[FirstRun], passes: int, device: str
+        recipe: Recipe,
+        runs: Sequence[FirstRun],
+        passes: int,
+        device: str,
+        ahead: Ahead | None,
     ) -> dict[FirstRun, str]:
+        assert ahead is None
         assert recipe.factory == "tests:none"
         assert (passes, device) == (1, "cpu")
         return {run: told.setdefault(run, "") for run in runs}

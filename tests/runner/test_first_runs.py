@@ -8,7 +8,13 @@ import pytest
 
 from layerscope.experiment import Experiment
 from layerscope.runner import first_runs as module
-from layerscope.runner.first_runs import FirstRun, KnownRuns, first_runs
+from layerscope.runner.first_runs import (
+    FirstRun,
+    KnownRuns,
+    Order,
+    first_runs,
+    getting_ready,
+)
 from tests.runner import first_run_recipes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -108,6 +114,33 @@ def test_what_ran_before_is_not_run_again() -> None:
         right: "",
         new: "it was not among the graphs that ran in a process of their own",
     }
+
+
+def test_a_process_that_got_ready_ahead_has_run_what_is_asked() -> None:
+    """What it refused is told, what it had no order for runs in a new one."""
+    right, idle, new = run("right"), run("idle"), run("die")
+    recipe = first_run_recipes.recipe(right="right", idle="idle", die="die")
+    with getting_ready(is_wanted=True) as ahead:
+        assert ahead is not None
+        order = Order(recipe=recipe, runs=[right, idle], passes=4, device="cpu")
+        ahead.send(order)
+        found = first_runs(recipe, [idle, new], 4, "cpu", ahead)
+        assert ahead.reasons() == {}
+    assert [*found] == [idle, new]
+    wrong = "its results differ from those of the captured graph by inf, bound 0.001"
+    assert found[idle] == wrong
+    assert found[new].startswith("its first run ended its process with status 7")
+
+
+def test_a_process_that_got_ready_for_nothing_is_ended() -> None:
+    """One that was never sent an order does not wait for ever."""
+    with getting_ready(is_wanted=True) as ahead:
+        assert ahead is not None
+        child = ahead._child._process
+        assert child.poll() is None
+    assert child.returncode is not None
+    with getting_ready(is_wanted=False) as none:
+        assert none is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system offers it on Linux")

@@ -1,5 +1,8 @@
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
+import polars as pl
 import pytest
 import torch
 
@@ -8,8 +11,8 @@ from layerscope.experiment import SERIAL, Experiment
 from layerscope.graphs.replay import Link, Node
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
-from layerscope.runner.first_runs import FirstRun
-from layerscope.runner.trials import check_variants, try_experiments
+from layerscope.runner.first_runs import Ahead, FirstRun, Order
+from layerscope.runner.trials import check_variants, try_ahead, try_experiments
 from tests.runner import fakes
 from tests.runner.editable import (
     Answering,
@@ -67,6 +70,42 @@ def test_a_serial_graph_is_its_own_twin_and_the_other_is_edited(
         ("fused", "serial"),
     )
     assert made.writer.header.programmatic == {"fused": [2, 3]}
+    edges = made.writer.finish("complete").edges
+    fused = edges.filter(pl.col("arm") == "fused").drop("arm", "experiment")
+    assert fused.rows() == [
+        (0, 1, False, 0, 0),
+        (1, 2, True, 1, 0),
+        (2, 3, True, 1, 0),
+    ]
+    assert edges["arm"].unique(maintain_order=True).to_list() == made.arms
+    assert edges["experiment"].unique().to_list() == ["captured"]
+
+
+@dataclass
+class Waiting:
+    """Stands for a process that is ready."""
+
+    orders: list[Order] = field(default_factory=list)
+
+    def send(self, order: Order) -> None:
+        """Keep it."""
+        self.orders.append(order)
+
+
+def test_all_that_may_be_asked_is_tried_ahead(tmp_path: Path) -> None:
+    """Every arm with every experiment, before any graph is known."""
+    made = bench(tmp_path, SERIAL, WITHOUT_O_PROJ)
+    try_ahead(made)  # no process is ready
+    waiting = Waiting()
+    made.ahead = cast("Ahead", waiting)
+    try_ahead(made)
+    (order,) = waiting.orders
+    assert [(run.arm, run.experiment) for run in order.runs] == [
+        (arm, experiment)
+        for arm in ("reference", "fused")
+        for experiment in (SERIAL, WITHOUT_O_PROJ)
+    ]
+    assert (order.recipe, order.passes, order.device) == (made.recipe, 1, "cpu")
 
 
 @pytest.mark.usefixtures("elsewhere")

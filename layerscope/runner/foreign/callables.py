@@ -64,7 +64,7 @@ class CallableOptions:
     seed: int = 0
     """Fixes the order of arms."""
 
-    time_budget_s: float = 100.0
+    time_budget_s: float = 80.0
     """Seconds that measuring may take; the first calls of the arms come before."""
 
     recorder: str = "auto"
