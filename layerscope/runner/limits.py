@@ -29,7 +29,7 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.layers.tensors import activation_bytes
 from layerscope.regions import Region
 from layerscope.run_header import Bound, ReadCost
-from layerscope.runner.limit_times import Effort, Timed, fastest, times
+from layerscope.runner.limit_times import Effort, Timed, fastest
 from layerscope.study import ANCHOR_LENGTHS, lengths_up_to
 from layerscope.units import format_bytes
 
@@ -111,7 +111,7 @@ def measure_bounds(
         for (arm, chain), variant, most in product(chains.items(), variants, GRIDS)
     }
     with _borrowed_memory():
-        found = fastest(_times(bodies, handed_bytes, device, effort))
+        found = _fastest(bodies, handed_bytes, device, effort)
     return tuple(
         Bound(
             arm=arm,
@@ -152,7 +152,7 @@ def measure_reads(
         for size, most in product(sizes, GRIDS)
     }
     with _borrowed_memory():
-        found = fastest(_times(bodies, 0, device, effort))
+        found = _fastest(bodies, 0, device, effort)
     return tuple(ReadCost(bytes=size, duration_ns=found[size].value) for size in sizes)
 
 
@@ -193,8 +193,8 @@ class _Plan(NamedTuple):
         return max(self.lengths) * offsets_of(self.chain)[1]
 
 
-def _times(
-    plans: Mapping[Key, _Plan],
+def _fastest(
+    plans: Mapping[tuple[Key, int | None], _Plan],
     handed_bytes: int,
     device: torch.device,
     effort: Effort | None,
@@ -209,7 +209,7 @@ def _times(
         key: Timed(skeleton.body(plan.chain, plan.variant, plan.most), plan.lengths)
         for key, plan in plans.items()
     }
-    return times(bodies, player_for(device), effort or Effort())
+    return fastest(bodies, player_for(device), effort or Effort())
 
 
 def _variants(device: torch.device) -> tuple[Variant, ...]:

@@ -117,15 +117,17 @@ def test_replays_are_closed_where_a_capture_fails() -> None:
 
 
 def test_the_fastest_grid_counts() -> None:
-    """The whole estimate of the least value is kept, for every key."""
-
-    def about(value: float) -> Estimate:
-        return Estimate(value, value - 1, value + 1, 10, 10.0)
-
-    found = {
-        ("a", 2): about(12.0),
-        ("a", 4): about(11.0),
-        ("a", None): about(13.0),
-        ("b", 2): about(5.0),
+    """It is looked for in one capture of all, and then timed alone, as asked."""
+    played = player()
+    bodies = {
+        ("a", 2): Timed(slow, (1, 2)),
+        ("a", 4): Timed(quick, (1, 2)),
+        ("b", None): Timed(slow, (1, 2)),
     }
-    assert fastest(found) == {"a": about(11.0), "b": about(5.0)}
+    found = fastest(bodies, played, Effort(captures=2, rounds=3))
+    assert found == {
+        "a": Estimate(2_000.0, 2_000.0, 2_000.0, 6, 6.0),
+        "b": Estimate(9_000.0, 9_000.0, 9_000.0, 6, 6.0),
+    }
+    assert len(played.captured) == 2 * 3 + 2 * (2 * 2)
+    assert [len(round_) for round_ in played.rounds] == [6] * 4 + [4] * 6
