@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from layerscope.errors import MeasurementError
-from layerscope.graphs.cuda_edges import driver_library
 from layerscope.graphs.device import facts
 from layerscope.graphs.edits import Allowed
-from layerscope.graphs.empty_nodes import add_empty_nodes
 from layerscope.graphs.memory import free_bytes
 from layerscope.graphs.own_kernels import OwnKernel
 from layerscope.layers.feed import Feed, Pool, make_feed
@@ -84,6 +82,9 @@ class PlantedWorkload:
         if device.type == "cuda":
             self._kernels = {name: OwnKernel(SOURCE, name, device) for name in KERNELS}
             self._beside = torch.cuda.Stream(device)
+            # External: a node of the graph, not an edge. Untimed: across a timestamp,
+            # gaps are longer under a profiler.
+            self._event = torch.cuda.Event(external=True)
 
     @property
     def feed(self) -> Feed:
@@ -117,8 +118,8 @@ class PlantedWorkload:
             )
         if launch.beside:
             stream.wait_stream(self._beside)
-        if launch.pauses:
-            add_empty_nodes(driver_library(), stream.cuda_stream, launch.pauses)
+        if launch.pause:
+            self._event.record(stream)
 
     def poison(self) -> None:
         """Spoil the vector, which every replay loads anew."""
