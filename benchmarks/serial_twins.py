@@ -1,16 +1,17 @@
 """Whether a serial twin takes what a chain takes that never had programmatic edges.
 
-In the recorded self-tests, kernels of serial twins follow each other 0.07 µs after the
-last, those of plain chains 0.42 µs: the twin of a chain that was launched with the
-programmatic attribute may keep a part of what the attribute gives. This shows it alone.
-
 Usage: ``python benchmarks/serial_twins.py``, on an NVIDIA GPU with programmatic launch.
-The kernels are the same in all rows: each waits for the one before it, and triggers
-when it is done or when it starts. Prints µs a kernel, the slope over chains of 50 and
-150 kernels, as the median and the quartiles of 60 rounds in which all take turns.
+In all rows the kernels do the same: each waits for the one before it, and triggers when
+it is done (stock) or when it starts (early), which does nothing without programmatic
+edges. *Again* is a chain whose nodes were added one by one, without any attribute of
+their launches. Prints µs a kernel, the slope over chains of 50 and 150 kernels, as the
+median and the quartiles of 60 rounds in random order: before a profiler was attached,
+and after it was detached; of kernels that read nothing, and of some that read what no
+cache holds.
 """
 
 import ctypes
+import random
 from collections.abc import Callable
 from statistics import quantiles
 from typing import Any, Final, TypeAlias
@@ -18,45 +19,77 @@ from typing import Any, Final, TypeAlias
 import torch
 from cuda.bindings import driver
 
-from layerscope.errors import MeasurementError
 from layerscope.experiment import SERIAL
 from layerscope.graphs.cuda import GraphPlayer, GraphReplay
 from layerscope.graphs.device import resolve
 from layerscope.graphs.edits import Allowed, Change, plan
 from layerscope.graphs.own_kernels import OwnKernel, check
 from layerscope.graphs.replay import Body, Replay
+from layerscope.record.cupti import CuptiRecorder
+from layerscope.record.recorder import Launch
 from layerscope.regions import Region, layer_pass, region
 
 SOURCE: Final = r"""
-extern "C" __global__ void step(float* vector, int is_early) {
+extern "C" __global__ void step(
+        const float4* weights, long long count, float* vector, int is_early) {
     if (is_early) asm volatile("griddepcontrol.launch_dependents;");
+    const long long place = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (long long i = place; i < count; i += gridDim.x * blockDim.x) {
+        const float4 four = __ldcs(weights + i);
+        sum += four.x + four.y + four.z + four.w;
+    }
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    vector[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f;
+    vector[place] += sum;
 }
 """
 BLOCKS: Final = 132
 THREADS: Final = 256
 LENGTHS: Final = (1, 3)
 KERNELS: Final = 50
+READS: Final = (0, 1 << 20, 4 << 20)
+"""Bytes that a kernel reads."""
+
+COLD_BYTES: Final = 1 << 30
 ROUNDS: Final = 60
 WARM: Final = 20
 
 Pair: TypeAlias = tuple[Replay, Replay]
 
 
-def chain(device: torch.device, *, programmatic: bool, early: bool) -> Body:
+class Chain:
     """A body of 50 kernels a pass."""
-    kernel = OwnKernel(SOURCE, "step", device)
-    vector = torch.zeros(BLOCKS * THREADS, device=device)
 
-    def run(passes: int) -> None:
-        for index in range(passes):
-            with layer_pass(index), region(Region.OTHER):
-                for _ in range(KERNELS):
-                    arguments = (vector, ctypes.c_int(early))
-                    kernel.launch(BLOCKS, THREADS, arguments, programmatic=programmatic)
+    def __init__(self, weights: torch.Tensor, read_bytes: int) -> None:
+        """Read so many bytes of `weights`, float32 [any], with each kernel."""
+        self._kernel = OwnKernel(SOURCE, "step", weights.device)
+        self._vector = torch.zeros(BLOCKS * THREADS, device=weights.device)
+        chunk = max(read_bytes, 4) // 4
+        self._chunks = weights[: len(weights) // chunk * chunk].view(-1, chunk)
+        self._vectors_read = read_bytes // 16
+        self._next = 0
 
-    return run
+    def body(self, *, programmatic: bool, early: bool) -> Body:
+        """The kernels, launched so."""
+
+        def run(passes: int) -> None:
+            for index in range(passes):
+                with layer_pass(index), region(Region.OTHER):
+                    for _ in range(KERNELS):
+                        self._launch(programmatic=programmatic, early=early)
+
+        return run
+
+    def _launch(self, *, programmatic: bool, early: bool) -> None:
+        chunk = self._chunks[self._next % len(self._chunks)]
+        self._next += 1
+        arguments = (chunk, self._vectors_read, self._vector, ctypes.c_int(early))
+        self._kernel.launch(BLOCKS, THREADS, arguments, programmatic=programmatic)
+
+
+def as_captured(replay: GraphReplay) -> Replay:
+    """The replay itself."""
+    return replay
 
 
 def serial(replay: GraphReplay) -> Replay:
@@ -67,27 +100,7 @@ def serial(replay: GraphReplay) -> Replay:
     return replay.variant(change)
 
 
-def instantiated_again(replay: GraphReplay) -> Replay:
-    """The same graph, instantiated once more."""
-    return replay.variant(Change())
-
-
-def cleared(replay: GraphReplay) -> Replay:
-    """Its serial twin, made while no kernel of it has the programmatic attribute.
-
-    The runtime documents that attribute for launches alone, and may refuse.
-    """
-    name = driver.CUkernelNodeAttrID
-    attribute = name.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    value = driver.CUkernelNodeAttrValue()
-    value.programmaticStreamSerializationAllowed = 0
-    for node in replay.nodes:
-        handle = driver.CUgraphNode(node.handle)
-        check(driver.cuGraphKernelNodeSetAttribute(handle, attribute, value))
-    return serial(replay)
-
-
-class Rebuilt:
+class Again:
     """A chain of kernel nodes that are added anew, with the parameters of others."""
 
     def __init__(self, replay: GraphReplay) -> None:
@@ -113,9 +126,16 @@ class Rebuilt:
         return getattr(self._source, name)
 
 
-def rebuilt(replay: GraphReplay) -> Replay:
-    """A chain of its kernels, added anew."""
-    return Rebuilt(replay)
+KINDS: Final[dict[str, tuple[bool, bool, Callable[[GraphReplay], Replay]]]] = {
+    "plain": (False, False, as_captured),
+    "plain, early kernels": (False, True, as_captured),
+    "stock": (True, False, as_captured),
+    "stock, serial twin": (True, False, serial),
+    "early": (True, True, as_captured),
+    "early, serial twin": (True, True, serial),
+    "early, again": (True, True, Again),
+}
+"""By name: launched with the attribute, triggers early, and what is made of it."""
 
 
 def main() -> None:
@@ -123,52 +143,59 @@ def main() -> None:
     device = resolve("cuda")
     print(torch.cuda.get_device_name(device))
     player = GraphPlayer()
-    kinds = {
-        "plain": (chain(device, programmatic=False, early=False), None),
-        "plain, again": (chain(device, programmatic=False, early=False), None),
-        "plain, instantiated again": (
-            chain(device, programmatic=False, early=False),
-            instantiated_again,
-        ),
-        "stock": (chain(device, programmatic=True, early=False), None),
-        "stock, serial twin": (chain(device, programmatic=True, early=False), serial),
-        "early": (chain(device, programmatic=True, early=True), None),
-        "early, serial twin": (chain(device, programmatic=True, early=True), serial),
-        "early, nodes added anew": (
-            chain(device, programmatic=True, early=True),
-            rebuilt,
-        ),
-        "early, twin, attribute off": (
-            chain(device, programmatic=True, early=True),
-            cleared,
-        ),
+    weights = torch.rand(COLD_BYTES // 4, device=device)
+    made = {
+        (name, size): pair(player, Chain(weights, size), *kind)
+        for size in READS
+        for name, kind in KINDS.items()
     }
-    pairs = {}
-    for name, kind in kinds.items():
-        try:
-            pairs[name] = pair(player, *kind)
-        except MeasurementError as error:
-            print(f"{name:28}{error}")
-    order = [replay for both in pairs.values() for replay in both]
-    for replay in order * WARM:
-        replay.launch()
-    player.wait()
-    times_ns = player.time(order * ROUNDS).durations_ns()
-    for place, name in enumerate(pairs):
-        short = times_ns[2 * place :: len(order)]
-        long = times_ns[2 * place + 1 :: len(order)]
-        kernels = KERNELS * (LENGTHS[1] - LENGTHS[0])
-        each = [(b - a) / kernels / 1e3 for a, b in zip(short, long, strict=True)]
-        low, middle, high = quantiles(each, n=4)
-        print(f"{name:28}{middle:7.3f}  ({low:.3f} … {high:.3f})")
+    before = measured(player, made)
+    recorder = CuptiRecorder()
+    with recorder.attached():
+        for place, (short, _) in enumerate(made.values()):
+            recorder.record([Launch(short, str(place), 0, 0)])
+    after = measured(player, made)
+    print(f"{'':24}{'bytes':>9}  before CUPTI{'':12}after it")
+    for (name, size), text in before.items():
+        print(f"{name:24}{size:9,}  {text:24}{after[name, size]}")
 
 
 def pair(
-    player: GraphPlayer, body: Body, edit: Callable[[GraphReplay], Replay] | None
+    player: GraphPlayer,
+    chain: Chain,
+    programmatic: bool,  # noqa: FBT001 (from KINDS)
+    early: bool,  # noqa: FBT001
+    make: Callable[[GraphReplay], Replay],
 ) -> Pair:
-    """Replays of both lengths, edited."""
-    short, long = (player.capture(body, length) for length in LENGTHS)
-    return (short, long) if edit is None else (edit(short), edit(long))
+    """Replays of both lengths."""
+    body = chain.body(programmatic=programmatic, early=early)
+    short, long = (make(player.capture(body, length)) for length in LENGTHS)
+    return short, long
+
+
+def measured(
+    player: GraphPlayer, made: dict[tuple[str, int], Pair]
+) -> dict[tuple[str, int], str]:
+    """µs a kernel of each pair, in words."""
+    places = [(key, which) for key in made for which in range(len(LENGTHS))]
+    for key, which in places * WARM:
+        made[key][which].launch()
+    player.wait()
+    draw = random.Random(0)  # noqa: S311 (not a secret)
+    order = [place for _ in range(ROUNDS) for place in draw.sample(places, len(places))]
+    times_ns = player.time([made[key][which] for key, which in order]).durations_ns()
+    seen: dict[tuple[str, int], tuple[list[int], list[int]]] = {
+        key: ([], []) for key in made
+    }
+    for (key, which), time_ns in zip(order, times_ns, strict=True):
+        seen[key][which].append(time_ns)
+    kernels = KERNELS * (LENGTHS[1] - LENGTHS[0])
+    texts = {}
+    for key, (short, long) in seen.items():
+        each = [(b - a) / kernels / 1e3 for a, b in zip(short, long, strict=True)]
+        low, middle, high = quantiles(each, n=4)
+        texts[key] = f"{middle:6.3f} ({low:.3f} … {high:.3f})"
+    return texts
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from layerscope.analyze.statistics import ANCHOR, anchor, paired, pass_times
 from layerscope.analyze.twins import Graphs, benefits, serial_twin
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
-from layerscope.run_header import KernelCost, RunHeader
+from layerscope.run_header import KernelCost
 from layerscope.units import format_count, format_ns
 
 _FEWEST_ALIKE: Final = 0.5
@@ -93,7 +93,6 @@ def _by_experiments(
     notes = [
         *([] if costs else ["what the profiler costs is not known, and in the gaps"]),
         *(_twin_overlaps(side) for side in sides if _hidden_part(side) > JITTER),
-        *_kept_by_twin(run.header, base, other),
         *_left_out(sides),
     ]
     if base[1] == other[1] == CAPTURED:
@@ -116,24 +115,6 @@ def _by_experiments(
         notes=tuple(notes),
     )
     return _unless(doubts, found)
-
-
-def _kept_by_twin(header: RunHeader, *graphs: Graphs) -> list[str]:
-    """What a twin does not take away of programmatic launches, if one arm has them.
-
-    Kernels of a twin follow each other sooner than those of a chain that was launched
-    without them (docs/accuracy.md); between two such arms that cancels.
-    """
-    early = [
-        arm
-        for arm, experiment in graphs
-        if experiment != CAPTURED and header.programmatic.get(arm)
-    ]
-    if len(early) != 1:
-        return []
-    kept = "keeps a part of what its programmatic launches hide"
-    where = "that part is in the gaps, and overlap is the smaller by it"
-    return [f"the serial twin of {early[0]} {kept}: {where}"]
 
 
 def _observed(

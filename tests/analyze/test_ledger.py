@@ -379,31 +379,6 @@ def test_a_twin_that_overlaps_a_little_is_told() -> None:
     assert found.notes == (SERIAL_ALREADY, overlaps)
 
 
-KEPT = (
-    "the serial twin of fused keeps a part of what its programmatic launches hide: "
-    "that part is in the gaps, and overlap is the smaller by it"
-)
-
-
-@pytest.mark.parametrize(
-    ("programmatic", "notes"),
-    [
-        ({}, ()),
-        (
-            {OTHER: [1]},
-            (KEPT,),
-        ),
-        ({BASE: [1], OTHER: [1, 2]}, ()),
-    ],
-)
-def test_what_one_twin_keeps_of_programmatic_launches_is_told(
-    programmatic: dict[str, list[int]], notes: tuple[str, ...]
-) -> None:
-    """Between two arms that have such launches it cancels."""
-    made = arms_run(BASE_CHAIN, OTHER_CHAIN, programmatic=programmatic)
-    assert ledger(made, BASE, OTHER).notes == notes
-
-
 def test_passes_with_other_kernels_are_left_out() -> None:
     """They are counted in a note, and change no line."""
     flaws = Flaws(lost=frozenset({(OTHER, 0), (OTHER, 1)}))
