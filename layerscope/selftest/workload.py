@@ -82,9 +82,8 @@ class PlantedWorkload:
         if device.type == "cuda":
             self._kernels = {name: OwnKernel(SOURCE, name, device) for name in KERNELS}
             self._beside = torch.cuda.Stream(device)
-            # External: a node of the graph, not an edge. Untimed: across a timestamp,
-            # gaps are longer under a profiler.
-            self._event = torch.cuda.Event(external=True)
+            # External: a node of the graph, not an edge.
+            self._event = torch.cuda.Event(enable_timing=True, external=True)
 
     @property
     def feed(self) -> Feed:
@@ -118,7 +117,7 @@ class PlantedWorkload:
             )
         if launch.beside:
             stream.wait_stream(self._beside)
-        if launch.pause:
+        for _ in range(launch.pauses):
             self._event.record(stream)
 
     def poison(self) -> None:
