@@ -25,7 +25,7 @@ L2_FACTOR: Final = 5
 
 AA_SUFFIX: Final = " (A/A)"
 
-MIN_ROUNDS: Final = 16
+MIN_ROUNDS: Final = 12
 """Rounds that a capture is planned to have at least."""
 
 FEWEST_ROUNDS: Final = 6

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
+from typing import Final
 
 import msgspec
 
@@ -27,8 +28,8 @@ from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Recipe, Workload
 from layerscope.study import Graphs, Study
 
-WARM_LAUNCHES = 3
-"""Untimed launches of every fresh replay: first launches load code and fill caches."""
+WARM_LAUNCHES: Final = 2
+"""Untimed launches of a fresh replay: first ones load code. Edited graphs have one."""
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class Bench:
                     if not hasattr(error, "__notes__"):
                         error.add_note(f"raised while arm {arm!r} was captured")
                     raise
-        self._warm(self.replays.values())
+        self._warm([*self.replays.values()] * WARM_LAUNCHES)
         for arm, experiments in self.experiments.items():
             for experiment in experiments:
                 if knockouts or not experiment.without:
@@ -163,7 +164,7 @@ class Bench:
 
     def _warm_after_whole(self, arm: str, replays: Sequence[Replay]) -> None:
         """Warm replays that lack a region, once its results are those of the step."""
-        launches = [self.longest(arm), *list(replays) * WARM_LAUNCHES]
+        launches = [self.longest(arm), *replays]
         self.restart(hold=len(launches))
         for replay in launches:
             replay.launch()
@@ -172,8 +173,7 @@ class Bench:
 
     def _warm(self, replays: Iterable[Replay]) -> None:
         for replay in replays:
-            for _ in range(WARM_LAUNCHES):
-                replay.launch()
+            replay.launch()
         self.player.wait()
 
     def drop(self, arm: str, experiment: Experiment) -> None:

@@ -15,7 +15,7 @@ from layerscope.study import Slot
 CAPTURES: Final = 3
 """Captures in which they are made: the fewest that show their spread."""
 
-_ROUNDS: Final = 8
+_ROUNDS: Final = 6
 """Rounds of each."""
 
 

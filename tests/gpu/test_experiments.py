@@ -207,7 +207,8 @@ def test_a_delay_adds_its_dose(player: GraphPlayer) -> None:
 
     The kernels after it read nothing: what reads memory may be faster after a pause.
     """
-    replay = player.capture(SmallChain(GPU, 132, 10), PASS_COUNT)
+    passes = 4 * PASS_COUNT
+    replay = player.capture(SmallChain(GPU, 132, 10), passes)
     doses_ns = (0, 2000, 4000, 8000)
     replays = [
         varied(replay, Experiment(delay="other", delay_ns=dose_ns))
@@ -215,7 +216,7 @@ def test_a_delay_adds_its_dose(player: GraphPlayer) -> None:
     ]
     times_us = medians_us(player, *replays)
     for dose_ns, time_us in zip(doses_ns[1:], times_us[1:], strict=True):
-        expected_us = PASS_COUNT * dose_ns / 1e3
+        expected_us = passes * dose_ns / 1e3
         assert time_us - times_us[0] == pytest.approx(expected_us, rel=0.05)
     replay.close()
 

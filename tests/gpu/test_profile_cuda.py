@@ -26,7 +26,7 @@ def test_a_small_layer_is_profiled_whole(
     run = load(tmp_path / "run")
     assert run.header.status == "complete"
     assert run.header.drops == []
-    assert set(run.samples["phase"].unique()) == {"anchor", "after"}
+    assert set(run.samples["phase"].unique()) == {"anchor", "knockout", "after"}
     shares = pass_shares(run.kernels)
     total = increments(run.kernels)["increment_ns"].sum()
     assert shares["share_ns"].sum() == total

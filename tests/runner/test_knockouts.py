@@ -91,8 +91,8 @@ def test_all_replays_of_a_round_run_one_step_after_a_whole_one(bench: Bench) -> 
     knock_out(bench, 0)
     steps = samples(bench).group_by("arm", "round").agg(pl.col("step").n_unique())
     assert set(steps["step"]) == {1}
-    fused = 8 * (1 + 4 * 2) + 1 + 2  # four graphs of two lengths; a check of two
-    reference = 8 * (1 + 2 * 2) + 1 + 1
+    fused = 6 * (1 + 4 * 2) + 1 + 2  # four graphs of two lengths; a check of two
+    reference = 6 * (1 + 2 * 2) + 1 + 1
     assert len(replay.seen) == fused + reference
 
 
