@@ -34,7 +34,7 @@ FILES: Final = (HEADER_FILE, SAMPLES_FILE, KERNELS_FILE, EDGES_FILE)
 DRAFT_FOLDER: Final = "draft"
 """Folder within a run that holds the run of its draft."""
 
-_ROW_GROUP: Final = 1 << 16  # small enough for names, regions and grids to stay coded
+_ROW_GROUP: Final = 1 << 18  # large enough for patterns over replays to be found
 _ORDER: Final = ("arm", "experiment", "capture", "replay", "node")
 
 

@@ -1,4 +1,5 @@
 from itertools import product
+from math import comb
 from operator import le
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import polars as pl
 import pytest
 
 from layerscope.analyze.false_positives import false_positive_rate
+from layerscope.analyze.ledger import ledger
 from layerscope.analyze.shares import increments, pass_shares, region_table
 from layerscope.analyze.statistics import (
     Verdict,
@@ -16,6 +18,7 @@ from layerscope.analyze.statistics import (
     paired,
     pass_times,
 )
+from layerscope.experiment import Experiment, usual
 from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, load
@@ -35,19 +38,21 @@ STUDIES = {
     )
 }
 EARLIER = ("h200-qwen3-30b-a3b-tp1", "h200-qwen3-30b-a3b-tp4")
-WHOLE = "qwen3-30b-a3b-tp1-rows6-bfloat16"
-"""The study of the matrix that had the whole of the protocol."""
+WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
+"""The studies of the matrix that had the whole of the protocol, experiments too."""
 
-WHOLE_LAYERS = (*EARLIER, f"h200/{WHOLE}")
+WHOLE_LAYERS = (*EARLIER, *(f"h200/{name}" for name in WHOLE))
+WHOLE_DRAFTS = tuple(f"h200/{name}/draft" for name in WHOLE)
 FOREIGN = "h200/foreign-pair"
 DRAFTS = tuple(f"h200/{name}/draft" for name in STUDIES if "rows1" not in name)
 SELFTESTS = tuple(
     f"h200-selftest/{name}"
     for name in (
         *("trigger", "early", "branches", "merge", "less", "swap", "gap", "fewer"),
-        *("bandwidth", "nothing"),
+        *("bandwidth", "nothing", "mixtures"),
     )
 )
+TORCH_PROFILER = "h200-torch-profiler"
 RUNS = (*EARLIER, *(f"h200/{name}" for name in STUDIES), *DRAFTS, FOREIGN)
 ARMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(RUNS, ("reference", "torch_compile", "reference (A/A)")),
@@ -68,7 +73,7 @@ def study(request: pytest.FixtureRequest) -> Run:
     return load(FIXTURES / "h200" / name)
 
 
-@pytest.fixture(scope="module", params=(*WHOLE_LAYERS, f"h200/{WHOLE}/draft"))
+@pytest.fixture(scope="module", params=(*WHOLE_LAYERS, *WHOLE_DRAFTS))
 def whole(request: pytest.FixtureRequest) -> Run:
     name: str = request.param
     return load(FIXTURES / name)
@@ -101,13 +106,13 @@ def kernels_a_pass(run: Run) -> dict[tuple[str, str], float]:
 
 
 def test_the_runs_are_all_there_and_no_others() -> None:
-    """Both earlier runs, the matrix with its drafts, foreign pair and self-test."""
+    """Both earlier runs, the matrix with its drafts, and what is named above."""
     found = {
         path.parent.relative_to(FIXTURES).as_posix()
         for path in FIXTURES.rglob("run.json")
     }
     assert len(STUDIES) == 24
-    assert found == {*RUNS, *SELFTESTS}
+    assert found == {*RUNS, *SELFTESTS, TORCH_PROFILER}
 
 
 def test_a_run_is_complete_of_an_h200_by_cupti(run: Run) -> None:
@@ -138,13 +143,45 @@ def test_a_study_is_of_the_layer_that_its_folder_names(study: Run) -> None:
         assert study.draft.header.study.spec == draft_of(spec)
 
 
-def test_one_study_had_the_whole_protocol_and_the_others_a_part(study: Run) -> None:
+def test_two_studies_had_the_whole_protocol_and_the_others_a_part(study: Run) -> None:
     """Captures, samples and seconds of the plan are those that the docs give."""
     plan = study.header.study
-    whole = study.path.name == WHOLE
+    is_whole = study.path.name in WHOLE
     assert (plan.captures, plan.samples, plan.time_budget_s) == (
-        (8, 800, 100) if whole else (5, 250, 20)
+        (8, 800, 80) if is_whole else (5, 250, 20)
     )
+    assert bool(plan.experiments) == is_whole
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_experiments_were_made_and_leave_little_unexplained(name: str) -> None:
+    """None was refused or discarded, and the residual is below 3 % of the layer."""
+    run = load(FIXTURES / "h200" / name)
+    outcomes = {trial.outcome for trial in run.header.trials}
+    assert outcomes <= {"measured", "same"}
+    asked = {(trial.arm, trial.experiment) for trial in run.header.trials}
+    assert asked == set(product(("reference", "torch_compile"), usual_experiments(run)))
+    found = ledger(run, "reference", "torch_compile")
+    assert (found.unknown, found.basis) == ("", "experiments")
+    assert abs(found.residual.value) < 0.03 * found.base_ns
+
+
+def usual_experiments(run: Run) -> tuple[Experiment, ...]:
+    """The twin, and every region left out of it and of the captured graph."""
+    return usual(run.header.study.spec.regions)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_edge_leads_from_a_node_to_a_later_one(name: str) -> None:
+    """The graphs are chains: as many edges as nodes but one, the last to the last."""
+    run = load(FIXTURES / "h200" / name)
+    nodes = run.kernels.group_by("arm").agg(pl.col("node").max().alias("last"))
+    edges = run.edges.group_by("arm").agg(pl.len(), pl.col("target").max())
+    assert run.edges.filter(pl.col("source") >= pl.col("target")).is_empty()
+    both = nodes.join(edges, on="arm", how="full", validate="1:1")
+    assert both.height == 3
+    assert both.filter(pl.col("last") != pl.col("target")).is_empty()
+    assert both.filter(pl.col("last") != pl.col("len")).is_empty()
 
 
 def test_the_compiled_layer_has_fewer_kernels(study: Run) -> None:
@@ -251,7 +288,7 @@ def test_the_slope_over_three_lengths_is_linear_within_the_floor(run: Run) -> No
     """The middle length lies on the line through the outer two."""
     floor_ns = noise_floor(pass_times(run.samples), *base_and_again(run))
     bends = linearity(run.samples).filter(phase="anchor")["deviation_ns"]
-    assert bends.len() == len(arms_of(run))
+    assert bends.len() >= len(arms_of(run))
     assert bends.abs().to_numpy().max() <= floor_ns
 
 
@@ -264,13 +301,26 @@ def test_an_arm_does_not_differ_from_itself(run: Run) -> None:
 
 
 def test_intervals_of_an_arm_and_itself_include_zero_as_often_as_they_say() -> None:
-    """The 95 % interval of the A/A difference excludes zero in at most 5 % of runs."""
+    """The 95 % interval of the A/A difference excludes zero in about 5 % of runs.
+
+    So many or more would be seen in more than one of twenty such sets of runs, were it
+    5 % exactly. At most 5 % of the runs seen is no test of that: half of all sets would
+    fail it.
+    """
     excluded = 0
     for name in RUNS:
         run = load(FIXTURES / name)
         found = paired(pass_times(run.samples), *base_and_again(run))
         excluded += not found.low <= 0 <= found.high
-    assert excluded <= 0.05 * len(RUNS)
+    assert at_least(excluded, len(RUNS), 0.05) > 0.05
+
+
+def at_least(successes: int, trials: int, probability: float) -> float:
+    """How probable so many successes, or more, are among `trials` (binomial)."""
+    return sum(
+        comb(trials, count) * probability**count * (1 - probability) ** (trials - count)
+        for count in range(successes, trials + 1)
+    )
 
 
 def test_no_split_of_captures_of_an_arm_and_itself_is_called_different(
@@ -310,6 +360,11 @@ def test_split_captures_of_equal_arms_rarely_differ(whole: Run) -> None:
 
 
 def test_a_minute_and_a_small_host_are_enough(run: Run) -> None:
-    """The study takes less than a minute, and its process less than 4 GB."""
-    assert run.header.seconds["study"] < 60
+    """The device is measured on for less than a minute, the process has under 4 GB.
+
+    Making the arms, also once more in the process that tries edited graphs, is on top.
+    """
+    phases = dict(run.header.phases)
+    phases.pop("trying experiments", None)
+    assert (sum(phases.values()) or run.header.seconds["study"]) < 60
     assert 0 < run.header.host_memory_bytes < 4e9
