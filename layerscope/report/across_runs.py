@@ -99,6 +99,17 @@ def row(found: AcrossRuns) -> tuple[Cell, ...]:
     )
 
 
+def machine_notes(base: Run, other: Run) -> list[str]:
+    """What two devices of one kind are worth saying."""
+    devices = [run.header.environment.device for run in (base, other)]
+    if not all(device.uuid for device in devices):
+        return []
+    if devices[0].uuid == devices[1].uuid or devices[0].name != devices[1].name:
+        return []
+    name = devices[0].name
+    return [f"the runs are of two devices {name}, which need not be equally fast"]
+
+
 def run_facts(base: Run, other: Run) -> tuple[Fact, ...]:
     """Which two runs are compared."""
     return (
@@ -130,6 +141,7 @@ def _report(
         ),
         notes=(
             _UNPAIRED,
+            *machine_notes(base, other),
             *dict.fromkeys(
                 note for pair in pairs for note in unfused_notes(base.header, pair)
             ),

@@ -11,6 +11,7 @@ from layerscope.report.across_runs import (
     COLUMNS,
     arm_label,
     change_text,
+    machine_notes,
     row,
     run_facts,
 )
@@ -81,6 +82,7 @@ def gate_runs(
         facts=run_facts(against, run),
         tables=tuple(tables),
         notes=(
+            *machine_notes(against, run),
             *([] if arms else _arms_left_out(run, against)),
             *_drafts_left_out(run, against, chosen),
         ),

@@ -1,8 +1,5 @@
 """The limits of a study's own layer and arms, measured after everything else."""
 
-import time
-from typing import Final
-
 import polars as pl
 
 from layerscope.errors import MeasurementError
@@ -15,9 +12,6 @@ from layerscope.runner.bench import Bench
 from layerscope.runner.limit_times import Effort
 from layerscope.runner.limits import measure_limits
 
-_SECONDS_LEFT: Final = 5.0
-"""What must be left of the time budget for limits to be measured."""
-
 
 def bound(bench: Bench, spec: LayerSpec) -> None:
     """Note in the header what order, bytes and dependencies alone would cost here.
@@ -28,7 +22,7 @@ def bound(bench: Bench, spec: LayerSpec) -> None:
     header, device = bench.writer.header, bench.workload.feed.device
     if not has_cuda_bindings(device):
         return
-    if bench.deadline_s - time.monotonic() < _SECONDS_LEFT:
+    if bench.is_cut:
         header.warnings.append("limits were not measured: the time budget had ended")
         return
     effort = Effort(seed=bench.study.seed, progress=bench.progress)

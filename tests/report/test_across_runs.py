@@ -29,6 +29,25 @@ def wider() -> Run:
     return later(study=msgspec.structs.replace(study, spec=spec))
 
 
+def on(run: Run, uuid: str) -> Run:
+    """The run, on the device `uuid`."""
+    facts = msgspec.structs.replace(run.header.environment.device, uuid=uuid)
+    where = msgspec.structs.replace(run.header.environment, device=facts)
+    header = msgspec.structs.replace(run.header, environment=where)
+    return replace(run, header=header)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [("a", "b", 1), ("a", "a", 0), ("", "b", 0)]
+)
+def test_two_devices_of_one_kind_are_told(before: str, after: str, told: int) -> None:
+    """Where both are known: part of a small change may be theirs."""
+    report = compare_runs(on(handmade.run(), before), on(later(), after))
+    name = handmade.run().header.environment.device.name
+    note = f"the runs are of two devices {name}, which need not be equally fast"
+    assert report.notes.count(note) == told
+
+
 def test_arms_of_equal_names_are_compared() -> None:
     """Every arm but the A/A one, with both anchors, the change, and the floor."""
     report = compare_runs(handmade.run(), later())
