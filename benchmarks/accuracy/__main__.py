@@ -2,7 +2,8 @@
 
 Usage: ``python -m benchmarks.accuracy TABLE PATH``, from the top of the checkout. Runs
 are searched below PATH; for ``widths`` it is one run, for ``limits`` what
-``benchmarks/limits_table.py`` printed. docs/accuracy.md shows all tables.
+``benchmarks/limits_table.py`` printed, for ``printed`` what any script did.
+docs/accuracy.md shows all tables.
 """
 
 import re
@@ -39,6 +40,12 @@ def limits_text(path: Path) -> str:
     )
 
 
+def printed(path: Path) -> str:
+    """What the file `path` holds, as it is."""
+    text = path.read_text(encoding="utf-8").strip("\n")
+    return f"```text\n{text}\n```"
+
+
 TABLES: Final[dict[str, Callable[[Path], str]]] = {
     "planted": planted_table,
     "overlap": overlap_table,
@@ -53,6 +60,7 @@ TABLES: Final[dict[str, Callable[[Path], str]]] = {
     "false-positives": false_positives_table,
     "widths": widths_tables,
     "limits": limits_text,
+    "printed": printed,
 }
 """By the name that chooses it."""
 

@@ -330,7 +330,7 @@ def test_a_table_is_chosen_by_name(
     assert capsys.readouterr().out == (
         "Not recorded yet: no run has a knock-out on a serial twin.\n"
     )
-    with pytest.raises(SystemExit, match=r"planted\|overlap\|.*\|limits PATH"):
+    with pytest.raises(SystemExit, match=r"planted\|overlap\|.*\|printed PATH"):
         main(["plants", str(tmp_path)])
 
 
