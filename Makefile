@@ -21,7 +21,7 @@ DEV_READY := $(VENV)/ready-dev
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help profile test check readme benchmark clean
+.PHONY: help profile browsers test check readme benchmark clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,14 @@ help: ## list the targets
 # What prints results prints nothing else to stdout: make profile ARGS=--json | jq
 profile: $(PROFILE_READY) ## measure one decoder layer on this machine
 	@$(RUN) -m layerscope profile $(ARGS)
+
+# Tests of pictures skip where this was not run. What is missing comes from Debian.
+browsers: ## install Chromium, Node.js and Perfetto, which tests of pictures look at
+	@for each in chromium:chromium node:nodejs npm:npm; do \
+	  command -v $${each%:*} >/dev/null && continue; \
+	  apt-get update && apt-get install --yes --no-install-recommends $${each#*:} || exit; \
+	done >&2
+	@npm ci --prefix tests/perfetto >&2
 
 # A test that hangs is stopped with a traceback of every thread.
 test: export PYTEST_TIMEOUT ?= 300
@@ -48,7 +56,7 @@ benchmark: $(PROFILE_READY) ## time layerscope's own start
 	@$(RUN) benchmarks/import_time.py $(ARGS)
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .backends dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .backends dist tests/perfetto/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py $(wildcard backends/*/pyproject.toml)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests import plugins
+from tests.browser import chromium  # noqa: F401 (a fixture)
 
 
 @pytest.fixture(autouse=True)

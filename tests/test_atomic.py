@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.atomic import replace_files
+from layerscope.atomic import new_file, replace_files
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -35,3 +35,27 @@ def test_a_failed_write_changes_nothing(
     with pytest.raises(OSError, match="No space left"):
         replace_files(tmp_path, {"a": b"new", "b": b"other"})
     assert files(tmp_path) == {"a": b"old"}
+
+
+def test_a_new_file_is_there_once_it_is_whole(tmp_path: Path) -> None:
+    """Until the block ends there is the old one, and after it nothing but the new."""
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with new_file(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert files(tmp_path) == {"a": b"new"}
+
+
+def test_a_file_that_failed_is_not_there(tmp_path: Path) -> None:
+    """Whatever the block raises leaves things as they were."""
+    path = tmp_path / "a"
+
+    def fail() -> None:
+        with new_file(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert files(tmp_path) == {}

@@ -24,8 +24,8 @@ TEST_LINES = 700
 FUNCTION_LINES = 50
 HEAVY = ("torch", "polars", "numpy")
 TORCH_FREE = (
-    *("analyze", "ingest", "render", "report", "run", "run_header", "study"),
-    "timeline",
+    *("analyze", "ingest", "render", "replays", "report", "run", "run_header"),
+    *("study", "timeline"),
 )
 FORBIDDEN_NAMES = {"base", "common", "helpers", "manager", "utils"}
 

@@ -11,9 +11,11 @@ from layerscope.cli import (
     backends,
     compare,
     doctor,
+    export,
     gate,
     limits,
     profile,
+    report,
     selftest,
     show,
 )
@@ -31,9 +33,11 @@ app = typer.Typer(
 app.command("backends")(backends.command)
 app.command("compare")(compare.command)
 app.command("doctor")(doctor.command)
+app.command("export")(export.command)
 app.command("gate")(gate.command)
 app.command("limits")(limits.command)
 app.command("profile")(profile.command)
+app.command("report")(report.command)
 app.command("selftest")(selftest.command)
 app.command("show")(show.command)
 

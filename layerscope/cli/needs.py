@@ -5,7 +5,11 @@ from typing import Final
 
 from layerscope.errors import MeasurementError
 
-_MODULES: Final = ("torch", "safetensors")
+_MODULES: Final = {
+    "perfetto": ("perfetto",),
+    "profile": ("torch", "safetensors"),
+    "report": ("altair", "jinja2", "vl_convert"),
+}
 
 
 def need_torch(command: str) -> None:
@@ -14,9 +18,22 @@ def need_torch(command: str) -> None:
     Raises:
         MeasurementError: it is not; says how to install it.
     """
+    need("profile", command)
+
+
+def need(extra: str, command: str) -> None:
+    """Go on only where an extra of this package is installed.
+
+    Args:
+        extra: its name.
+        command: what needs it.
+
+    Raises:
+        MeasurementError: it is not; says how to install it.
+    """
     try:
-        for name in _MODULES:
+        for name in _MODULES[extra]:
             import_module(name)
     except ModuleNotFoundError as error:
-        msg = f"{command} needs {error.name}; pip install 'layerscope[profile]'"
+        msg = f"{command} needs {error.name}; pip install 'layerscope[{extra}]'"
         raise MeasurementError(msg) from error

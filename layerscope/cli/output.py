@@ -7,9 +7,11 @@ from contextlib import contextmanager
 import typer
 
 from layerscope.cli.streams import abandon_stdout
-from layerscope.errors import RecordError
-from layerscope.render import console, json
+from layerscope.errors import InputError, RecordError
+from layerscope.render import console, json, timeline
 from layerscope.report import Report, build_report
+from layerscope.report.median_passes import median_passes
+from layerscope.report.work import title
 from layerscope.run import Run
 
 
@@ -40,6 +42,25 @@ def print_report(report: Report, run: Run | None = None, *, as_json: bool) -> No
             typer.echo(json.render(report, run), nl=False)
         else:
             console.print_report(report)
+
+
+def print_passes(run: Run) -> None:
+    """Draw the median pass of every arm of `run`, and of its draft's.
+
+    Raises:
+        InputError: no pass was recorded.
+        RecordError: standard output cannot be written.
+    """
+    runs = [run] if run.draft is None else [run, run.draft]
+    drawn = [(each, passes) for each in runs if (passes := median_passes(each))]
+    if not drawn:
+        msg = f"{run.path} has no recorded pass to draw; layerscope show tells the rest"
+        raise InputError(msg)
+    with _to_stdout():
+        for place, (each, passes) in enumerate(drawn):
+            if place:
+                typer.echo()
+            timeline.print_timeline(passes, title(each.header.study.spec))
 
 
 def print_headlines(report: Report) -> None:

@@ -1,0 +1,149 @@
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from layerscope.cli.main import main
+from layerscope.schema import EDGES, KERNELS, empty
+from tests.perfetto import runs
+from tests.perfetto.reading import read
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A hand-made run with overlap, a twin and edges."""
+    return runs.write(tmp_path / "run")
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and the one line on stderr of an export."""
+    code = main(["export", *arguments])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return code, err.removeprefix("error: ").rstrip()
+
+
+def test_the_median_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The trace is in the file, and stderr says how much and what reads it."""
+    trace = folder.parent / "x.pftrace"
+    assert main(["export", str(folder), "-o", str(trace)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"36 kernels of 9 passes of 3 graphs in {trace}; "
+        "see them at https://ui.perfetto.dev\n"
+    )
+    assert read(trace.read_bytes()).processes == [
+        "reference",
+        "fused",
+        "fused (serial)",
+    ]
+
+
+def test_every_pass_of_some_arms(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--all takes every replay, --arms leaves out the others."""
+    trace = folder.parent / "x.pftrace"
+    arguments = ["export", str(folder), "-o", str(trace), "--all"]
+    assert main([*arguments, "--arms", "reference"]) == 0
+    assert "16 kernels of 8 passes of 1 graph in" in capsys.readouterr().err
+    assert read(trace.read_bytes()).processes == ["reference"]
+
+
+def test_a_run_without_kernels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be shown; exit code 2, and no file."""
+    folder = runs.write(tmp_path / "run", kernels=empty(KERNELS), edges=empty(EDGES))
+    trace = tmp_path / "x.pftrace"
+    for more in ([], ["--all"]):
+        code, line = refusal(capsys, str(folder), "-o", str(trace), *more)
+        assert code == 2
+        assert line == (
+            f"{folder} has no kernels: nothing was recorded, so none can be shown"
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_output_that_exists(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is left as it is, and exit code 2 says so."""
+    trace = folder.parent / "x.pftrace"
+    trace.write_text("mine", encoding="utf-8")
+    code, line = refusal(capsys, str(folder), "-o", str(trace))
+    assert code == 2
+    assert line == f"{trace} already exists; choose another --output"
+    assert trace.read_text(encoding="utf-8") == "mine"
+
+
+def test_an_output_without_a_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder that is missing is named."""
+    trace = folder.parent / "none" / "x.pftrace"
+    code, line = refusal(capsys, str(folder), "-o", str(trace))
+    assert code == 2
+    assert line == f"--output {trace}: there is no folder {trace.parent}"
+
+
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_a_full_disk(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: list[str],
+) -> None:
+    """Nothing is left of a trace that did not fit; exit code 1."""
+
+    def fsync(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    trace = folder.parent / "x.pftrace"
+    code, line = refusal(capsys, str(folder), "-o", str(trace), *more)
+    assert code == 1
+    assert line == f"disk full while writing {trace}; free some space and try again"
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+
+
+def test_an_unknown_arm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The arms that were recorded are named; nothing is written."""
+    trace = folder.parent / "x.pftrace"
+    code, line = refusal(capsys, str(folder), "-o", str(trace), "--arms", "fsed")
+    assert code == 2
+    assert line == "--arms: nothing was recorded of 'fsed'; there are fused, reference"
+    assert not trace.exists()
+
+
+def test_arms_without_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A comma too many is refused before any work."""
+    code, line = refusal(capsys, str(folder), "-o", "x.pftrace", "--arms", "fused,")
+    assert code == 2
+    assert line == "--arms 'fused,' has an arm without a name; write A,B"
+
+
+def test_a_missing_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is not there is exit code 2, in both ways of reading."""
+    for more in ([], ["--all"]):
+        trace = str(tmp_path / "x.pftrace")
+        code, line = refusal(capsys, str(tmp_path / "none"), "-o", trace, *more)
+        assert code == 2
+        assert line == f"no run at {tmp_path / 'none'}"
+
+
+def test_without_the_extra(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The line says what to install."""
+    monkeypatch.setitem(sys.modules, "perfetto", None)
+    code, line = refusal(capsys, str(folder), "-o", "x.pftrace")
+    assert code == 1
+    assert line == "export needs perfetto; pip install 'layerscope[perfetto]'"
