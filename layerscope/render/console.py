@@ -4,7 +4,6 @@ Meaning never hangs on colour: verdicts are words, and their colours are blue an
 yellow, which all eyes tell apart.
 """
 
-from collections.abc import Callable
 from textwrap import wrap
 from typing import Final
 
@@ -13,32 +12,21 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from layerscope.regions import Region
-from layerscope.report import Cell, Column, Fact, Interval, Kind, Report, Table, Traffic
-from layerscope.units import (
-    NOTHING,
-    TimeScale,
-    format_bytes,
-    format_number,
-    format_percent,
-    time_scale,
+from layerscope.render.cells import (
+    Part,
+    Role,
+    cell_parts,
+    is_text,
+    shown_columns,
+    table_scale,
+    table_title,
 )
+from layerscope.report import Fact, Report, Table
+from layerscope.units import TimeScale
 
 _ENDLESS: Final = 10_000
 _NARROW: Final = 9  # characters a line of a column's title where parts are stacked
 _STYLES: Final = {"faster": "bold blue", "slower": "bold yellow"}
-_REGION_NAMES: Final[dict[str, str]] = {
-    Region.O_PROJ_ALL_REDUCE: "o-proj + all-reduce",
-    Region.MOE: "MoE",
-    Region.MLP: "MLP",
-    Region.MHC: "mHC",
-}
-_FORMATS: Final[dict[Kind, Callable[[TimeScale, float], str]]] = {
-    Kind.TIME: lambda scale, cell: scale.format(cell),
-    Kind.CHANGE: lambda scale, cell: scale.format(cell, signed=True),
-    Kind.SIZE: lambda _, cell: format_bytes(cell),
-    Kind.RATIO: lambda _, cell: format_number(cell, 2),
-}
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
@@ -64,10 +52,9 @@ def _print_report(report: Report, console: Console) -> None:
     console.print(Text(report.title, style="bold"))
     _print_header(report, console)
     for table in report.tables:
-        scale = time_scale(_times(table))
+        scale = table_scale(table)
         console.print()
-        unit = f", in {scale.unit}" if _times(table) else ""
-        console.print(Text(f"{table.title}{unit}", style="bold"))
+        console.print(Text(table_title(table), style="bold"))
         wide = _grid(table, scale, is_wide=True)
         needed = console.measure(wide, options=console.options.update(width=_ENDLESS))
         has_room = needed.maximum <= console.width
@@ -101,20 +88,6 @@ def _facts(facts: tuple[Fact, ...]) -> Grid:
     return grid
 
 
-def _times(table: Table) -> list[float]:
-    """Every time in the table, in ns."""
-    times: list[float] = []
-    for row in table.rows:
-        for column, cell in zip(table.columns, row, strict=True):
-            if isinstance(cell, Interval):
-                times += (cell.value, cell.low, cell.high)
-            elif column.kind in (Kind.TIME, Kind.CHANGE) and isinstance(
-                cell, int | float
-            ):
-                times.append(cell)
-    return times
-
-
 def _grid(table: Table, scale: TimeScale, *, is_wide: bool) -> Grid:
     """The table with the parts of a cell beside each other, or stacked."""
     grid = Grid(
@@ -123,7 +96,7 @@ def _grid(table: Table, scale: TimeScale, *, is_wide: bool) -> Grid:
         pad_edge=False,
         padding=(0, 0, 0, 1 if is_wide else 0),
     )
-    shown = [i for i in range(len(table.columns)) if _has_content(table, i)]
+    shown = shown_columns(table)
     for index in shown:
         column = table.columns[index]
         title = (
@@ -131,59 +104,22 @@ def _grid(table: Table, scale: TimeScale, *, is_wide: bool) -> Grid:
             if is_wide
             else "\n".join(wrap(column.title, _NARROW, break_long_words=False))
         )
-        if column.kind in (Kind.TEXT, Kind.REGION):
+        if is_text(column):
             grid.add_column(Text(title), overflow="fold")
         else:
             grid.add_column(Text(title), justify="right", no_wrap=True)
     for number, row in enumerate(table.rows, start=1):
         is_total = table.has_total and number == len(table.rows)
-        parts = (_parts(table.columns[i], row[i], scale) for i in shown)
-        cells = [Text("  " if is_wide else "\n").join(part) for part in parts]
+        parts = (cell_parts(table.columns[i], row[i], scale) for i in shown)
+        between = Text("  " if is_wide else "\n")
+        cells = [between.join(map(_text, cell)) for cell in parts]
         grid.add_row(*cells, style="bold" if is_total else "")
     return grid
 
 
-def _has_content(table: Table, index: int) -> bool:
-    return any(row[index] is not None for row in table.rows)
-
-
-def _parts(column: Column, cell: Cell, scale: TimeScale) -> list[Text]:
-    """What a cell says, in pieces that stand above or beside each other."""
-    if isinstance(cell, Interval):
-        return _interval(cell, scale)
-    if isinstance(cell, Traffic):
-        return _traffic(cell)
-    return [Text(_plain(column, cell, scale))]
-
-
-def _plain(column: Column, cell: str | float | None, scale: TimeScale) -> str:
-    if cell is None:
-        return NOTHING
-    if isinstance(cell, str):
-        return _REGION_NAMES.get(cell, cell) if column.kind is Kind.REGION else cell
-    if column.kind in _FORMATS:
-        return _FORMATS[column.kind](scale, cell)
-    return format_number(cell, 0 if cell == int(cell) else 1)
-
-
-def _interval(cell: Interval, scale: TimeScale) -> list[Text]:
-    is_change = cell.relative is not None
-    value, low, high = (
-        scale.format(item, signed=is_change)
-        for item in (cell.value, cell.low, cell.high)
-    )
-    parts = [Text(value)]
-    if cell.relative is not None:
-        parts.append(Text(format_percent(cell.relative, signed=True)))
-    parts.append(Text(f"{low}…{high}", style="dim"))
-    if cell.verdict:
-        parts.append(Text(cell.verdict, style=_STYLES.get(cell.verdict, "")))
-    return parts
-
-
-def _traffic(cell: Traffic) -> list[Text]:
-    touched = NOTHING if cell.touched is None else format_bytes(cell.touched)
-    parts = [Text(touched), Text(f"/ {format_bytes(cell.required)}")]
-    if cell.ratio is not None:
-        parts.append(Text(f"= {format_number(cell.ratio, 2)}"))
-    return parts
+def _text(part: Part) -> Text:
+    if part.role is Role.INTERVAL:
+        return Text(part.text, style="dim")
+    if part.role is Role.VERDICT:
+        return Text(part.text, style=_STYLES.get(part.text, ""))
+    return Text(part.text)

@@ -30,14 +30,27 @@ _HEAVY_OBSERVER: Final = 0.5
 
 def build_report(run: Run) -> Report:
     """The report of `run`; a partial one reports what there is, and says so."""
-    parts = () if run.draft is None else (_report(run.draft, is_part=True),)
-    return _report(run, parts=parts)
+    parts: tuple[Report, ...] = ()
+    if run.draft is not None:
+        parts = (report_of(run.draft, measures(run.draft), is_part=True),)
+    return report_of(run, measures(run), parts=parts)
 
 
-def _report(
-    run: Run, *, is_part: bool = False, parts: tuple[Report, ...] = ()
+def report_of(
+    run: Run,
+    measured: Measures,
+    *,
+    is_part: bool = False,
+    parts: tuple[Report, ...] = (),
 ) -> Report:
-    measured = measures(run)
+    """The report of `run`, for who has its measures already.
+
+    Args:
+        run: what is reported.
+        measured: its measures.
+        is_part: whether it stands below another of the same machine.
+        parts: the reports below it.
+    """
     general = () if is_part else _general_notes(measured)
     return Report(
         title=title(run.header.study.spec),

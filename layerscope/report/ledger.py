@@ -8,7 +8,7 @@ from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.causes import Cause, Ledger
 from layerscope.analyze.ledger import JITTER
 from layerscope.analyze.statistics import Comparison, Verdict
-from layerscope.regions import Region
+from layerscope.regions import in_order
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Table
 from layerscope.units import (
     TimeScale,
@@ -143,9 +143,8 @@ def _region_table(ledger: Ledger, against: str) -> Table:
             found[cause].value for found in ledger.regions.values() if cause in found
         )
     ]
-    order = [region.value for region in Region if region is not Region.OTHER]
     rows: list[tuple[Cell, ...]] = []
-    for region in sorted(ledger.regions, key=lambda name: _place(name, order)):
+    for region in in_order(ledger.regions):
         found = ledger.regions[region]
         values = [found[cause].value if cause in found else None for cause in causes]
         known = [value for value in values if value is not None]
@@ -163,12 +162,6 @@ def _region_table(ledger: Ledger, against: str) -> Table:
         ),
         rows=tuple(rows),
     )
-
-
-def _place(region: str, order: list[str]) -> tuple[bool, int, str]:
-    """Where a region stands: as executed, then by name, and what has none last."""
-    place = order.index(region) if region in order else len(order)
-    return region == Region.OTHER, place, region
 
 
 def ledger_notes(ledger: Ledger) -> Iterator[str]:
