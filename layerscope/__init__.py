@@ -17,9 +17,10 @@ if TYPE_CHECKING:
         RecordError,
     )
     from layerscope.layers.spec import LayerSpec
+    from layerscope.notebook import Comparison, Run, Timeline, load
+    from layerscope.notebook.profiling import profile
     from layerscope.regions import Region, region, role
-    from layerscope.run import Run, load
-    from layerscope.runner.foreign import CallableOptions, profile
+    from layerscope.runner.foreign import CallableOptions
     from layerscope.study import Arm, Study
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "Arm",
     "BackendError",
     "CallableOptions",
+    "Comparison",
     "DeviceLostError",
     "InputError",
     "LayerSpec",
@@ -37,6 +39,7 @@ __all__ = [
     "Region",
     "Run",
     "Study",
+    "Timeline",
     "__version__",
     "load",
     "profile",
@@ -48,6 +51,7 @@ _HOMES: Final = {
     "Arm": "layerscope.study",
     "BackendError": "layerscope.errors",
     "CallableOptions": "layerscope.runner.foreign",
+    "Comparison": "layerscope.notebook",
     "DeviceLostError": "layerscope.errors",
     "InputError": "layerscope.errors",
     "LayerSpec": "layerscope.layers.spec",
@@ -55,10 +59,11 @@ _HOMES: Final = {
     "MeasurementError": "layerscope.errors",
     "RecordError": "layerscope.errors",
     "Region": "layerscope.regions",
-    "Run": "layerscope.run",
+    "Run": "layerscope.notebook",
     "Study": "layerscope.study",
-    "load": "layerscope.run",
-    "profile": "layerscope.runner.foreign",
+    "Timeline": "layerscope.notebook",
+    "load": "layerscope.notebook",
+    "profile": "layerscope.notebook.profiling",
     "region": "layerscope.regions",
     "role": "layerscope.regions",
 }

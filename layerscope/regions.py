@@ -11,7 +11,7 @@ measured must be what runs unmeasured. So compiled code is marked from outside.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -32,6 +32,17 @@ class Region(StrEnum):
     MHC = "mhc"
     DRAFT = "draft"
     OTHER = "other"
+
+
+def in_order(regions: Iterable[str]) -> list[str]:
+    """`regions` once each: as a layer runs them, then foreign ones, then ``other``."""
+    return sorted(set(regions), key=_place)
+
+
+def _place(region: str) -> tuple[bool, int, str]:
+    known = [each.value for each in Region if each is not Region.OTHER]
+    place = known.index(region) if region in known else len(known)
+    return region == Region.OTHER, place, region
 
 
 @dataclass(frozen=True, slots=True)

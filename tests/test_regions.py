@@ -9,7 +9,15 @@ from threading import Thread
 import pytest
 import torch
 
-from layerscope.regions import Mark, Region, layer_pass, observing, region, role
+from layerscope.regions import (
+    Mark,
+    Region,
+    in_order,
+    layer_pass,
+    observing,
+    region,
+    role,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -200,3 +208,9 @@ def test_bad_names_are_refused_where_anybody_observes(
     with observing(diary), pytest.raises(ValueError, match=re.escape(what)):
         mark(name)
     assert diary.marks == []
+
+
+def test_regions_come_in_the_order_of_a_layer() -> None:
+    """Once each: as a layer runs them, then foreign ones by name, ``other`` last."""
+    given = ["other", "b_mine", "moe", "a_mine", "attention", "moe"]
+    assert in_order(given) == ["attention", "moe", "a_mine", "b_mine", "other"]

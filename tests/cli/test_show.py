@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.cli.main import main
-from layerscope.run import HEADER_FILE, KERNELS_FILE
+from layerscope.run import DRAFT_FOLDER, HEADER_FILE, KERNELS_FILE, RunWriter
 from tests import handmade
 
 
@@ -94,3 +94,52 @@ def test_a_newer_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     code, line = refusal(handmade.write(tmp_path, format_version=99), capsys)
     assert code == 1
     assert "written by a newer layerscope (format 99" in line
+
+
+def test_show_draws_the_median_passes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--timeline draws bars in place of the report, in signs of any encoding."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["show", str(folder), "--timeline"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert lines[0] == "paper-moe, layer 0: median pass of each arm, in µs"
+    assert lines[4] == (
+        "attention           ..###################                    "
+        "22.00   2.00   0.00"
+    )
+    assert out.replace("µ", "u").isascii()
+
+
+def test_a_draft_is_drawn_below_its_layer(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run of a draft has a timeline of its own, after that of the layer."""
+    handmade.write(folder / DRAFT_FOLDER)
+    assert main(["show", str(folder), "--timeline"]) == 0
+    assert capsys.readouterr().out.count(": median pass of each arm, in µs\n") == 2
+
+
+def test_a_run_without_kernels_has_no_timeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no pass was recorded there is nothing to draw, which is exit code 2."""
+    made = handmade.run()
+    writer = RunWriter(tmp_path / "bare", made.header)
+    writer.add_samples(made.samples)
+    writer.checkpoint()
+    assert main(["show", str(tmp_path / "bare"), "--timeline"]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path / 'bare'} has no recorded pass to draw; layerscope show "
+        "tells the rest\n"
+    )
+
+
+def test_a_drawing_is_not_for_programs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--timeline and --json together are refused."""
+    assert main(["show", str(folder), "--timeline", "--json"]) == 2
+    assert "choose one\n" in capsys.readouterr().err

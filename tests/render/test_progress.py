@@ -1,6 +1,10 @@
 import io
+import sys
 
-from layerscope.render.progress import progress_on
+import pytest
+
+from layerscope.progress import SilentProgress
+from layerscope.render.progress import NotebookProgress, progress_here, progress_on
 
 
 class Terminal(io.StringIO):
@@ -41,3 +45,57 @@ def test_work_that_does_not_begin_is_not_announced() -> None:
     with progress_on(stream, "much work"):
         pass
     assert stream.getvalue() == ""
+
+
+def test_a_notebook_sees_phases_and_their_bars() -> None:
+    """Each phase replaces the one before; names are text, not HTML."""
+    shown: list[str] = []
+    progress = NotebookProgress(shown.append)
+    progress.phase("<b> warm up", 2)
+    progress.phase("anchors", 4)
+    progress.advance(4)
+    assert shown == [
+        '&lt;b&gt; warm up <progress value="0" max="2"></progress> 0/2',
+        'anchors <progress value="0" max="4"></progress> 0/4',
+        'anchors <progress value="4" max="4"></progress> 4/4, 0:00 left',
+    ]
+
+
+def test_a_notebook_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that follow each other fast are shown together; the estimate is linear."""
+    clock_s = 100.0
+    monkeypatch.setattr("layerscope.render.progress.time.monotonic", lambda: clock_s)
+    shown: list[str] = []
+    progress = NotebookProgress(shown.append)
+    progress.phase("anchors", 100)
+    progress.advance(10)
+    assert len(shown) == 1
+    clock_s = 110.0
+    progress.advance(10)
+    assert shown[-1].endswith(" 20/100, 0:40 left")
+    clock_s = 200.0
+    progress.advance()
+    assert shown[-1].endswith(" 21/100, 6:16 left")
+
+
+def test_here_is_silent_where_nobody_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script whose output goes to a file writes nothing of progress."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_here() as progress:
+        progress.phase("anchors", 4)
+        progress.advance(4)
+    assert isinstance(progress, SilentProgress)
+    assert stream.getvalue() == capsys.readouterr().out == ""
+
+
+def test_here_is_the_terminal_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever measures in an interpreter sees the same bar as on the command line."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_here() as progress:
+        progress.phase("anchors", 4)
+        progress.advance(3)
+    assert "3/4" in stream.getvalue()

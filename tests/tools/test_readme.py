@@ -17,6 +17,25 @@ def test_shown_outputs_are_replaced() -> None:
     )
 
 
+def test_long_outputs_are_cut_where_the_command_says_so() -> None:
+    """Of a command with `sed`, the head alone is shown; what runs has no pipe."""
+    text = "<!-- $ layerscope show a | sed '/^$/q' -->\nold\n<!-- end -->\n"
+    assert readme.updated(text, lambda command: f"{command}\nb\n\nc\n") == (
+        "<!-- $ layerscope show a | sed '/^$/q' -->\n```text\n"
+        "['layerscope', 'show', 'a']\nb\n```\n<!-- end -->\n"
+    )
+
+
+def test_documents_are_all_that_show_outputs() -> None:
+    """No page has a command above its output that is not run anew."""
+    pages = sorted((readme.ROOT / "docs").glob("**/*.md"))
+    assert [
+        str(page.relative_to(readme.ROOT))
+        for page in pages
+        if "\n<!-- $ " in page.read_text(encoding="utf-8")
+    ] == sorted(name for name in readme.DOCUMENTS if name.startswith("docs/"))
+
+
 def test_text_without_commands_stays() -> None:
     """A document that shows no output is left as it is."""
     text = "# Title\n\n<!-- a comment -->\n"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import assert_type
 
+import polars as pl
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +12,7 @@ from layerscope import (
     Arm,
     BackendError,
     CallableOptions,
+    Comparison,
     InputError,
     LayerscopeError,
     LayerSpec,
@@ -19,6 +21,7 @@ from layerscope import (
     Region,
     Run,
     Study,
+    Timeline,
     load,
     profile,
     region,
@@ -48,6 +51,16 @@ def read(path: Path) -> Run | None:
         return None
     assert_type(run, Run)
     return run
+
+
+def look(run: Run) -> Comparison:
+    """Frames, charts and comparisons of a run."""
+    assert_type(run.regions, pl.DataFrame)
+    run.plot.timeline(["reference"], dark=True).save("timeline.svg")
+    assert_type(run.timeline("reference"), Timeline)
+    found = run.compare("reference", "mine")
+    assert_type(found.difference.value, float)
+    return found
 
 
 def measured() -> None:

@@ -1,0 +1,27 @@
+"""Two arms of a run against each other, as people look at them."""
+
+from dataclasses import dataclass
+
+from layerscope.analyze import verdicts
+from layerscope.analyze.causes import Ledger
+from layerscope.render.fragment import report_fragment
+from layerscope.report import Report
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(verdicts.Comparison):
+    """The difference of two arms, with its interval, and what it comes from."""
+
+    ledger: Ledger
+    """The difference cause by cause."""
+
+    report: Report
+    """Both as titled tables."""
+
+    def __repr__(self) -> str:
+        """The headline: the change, its interval, and its causes."""
+        (headline, *_) = self.report.headlines
+        return f"<Comparison {headline.label}: {headline.text}>"
+
+    def _repr_html_(self) -> str:
+        return report_fragment(self.report)

@@ -1,0 +1,84 @@
+"""The charts of a run, one method each; the extra ``charts`` must be installed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import altair as alt
+
+from layerscope import run as runs
+from layerscope.analyze.ledger import ledger
+from layerscope.errors import InputError
+from layerscope.render import charts
+from layerscope.report.comparison import check_arm
+
+_WIDTH: Final = 760  # pixels; notebooks do not say how wide they are
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """Charts of `run` by altair: shown by a notebook, saved by ``save("x.png")``.
+
+    Pictures (PNG, SVG, PDF) need no browser. Each method takes ``dark``, for a dark
+    page, and raises `InputError` where the run has nothing to draw.
+    """
+
+    run: runs.Run
+
+    def timeline(
+        self, arms: Sequence[str] | None = None, *, dark: bool = False
+    ) -> alt.LayerChart:
+        """The median pass of each arm, on one axis of time.
+
+        Args:
+            arms: which, from above; None takes all but the A/A arm.
+            dark: whether it is for a dark page.
+        """
+        for arm in arms or ():
+            check_arm(self.run, arm)
+        lacking = "no pass was recorded"
+        return self._shown(charts.timeline(self.run, arms), lacking, dark=dark)
+
+    def ledger(
+        self, base: str | None = None, other: str | None = None, *, dark: bool = False
+    ) -> alt.LayerChart:
+        """A waterfall from one arm to another, cause by cause.
+
+        Args:
+            base: what is compared with; None is the first arm.
+            other: what is compared; None is the second arm.
+            dark: whether it is for a dark page.
+        """
+        arms = [arm.name for arm in self.run.header.study.all_arms]
+        base, other = base or arms[0], other or arms[1]
+        for arm in (base, other):
+            check_arm(self.run, arm)
+        drawn = charts.ledger(ledger(self.run, base, other))
+        return self._shown(drawn, f"no round has both {base} and {other}", dark=dark)
+
+    def shares(self, *, dark: bool = False) -> alt.LayerChart:
+        """Where the time of a pass of each arm goes, region by region."""
+        return self._shown(charts.shares(self.run), "no pass was recorded", dark=dark)
+
+    def samples(self, *, dark: bool = False) -> alt.LayerChart:
+        """How unprofiled passes scatter, the A/A arm's too."""
+        lacking = "no whole round was sampled"
+        return self._shown(charts.samples(self.run), lacking, dark=dark)
+
+    def knockouts(self, *, dark: bool = False) -> alt.LayerChart:
+        """What regions cost by shares, and where they are taken out."""
+        lacking = "no region was taken out of a graph"
+        return self._shown(charts.knockouts(self.run), lacking, dark=dark)
+
+    def limits(self, *, dark: bool = False) -> alt.LayerChart:
+        """How far the arms are from what bytes and dependencies alone would cost."""
+        return self._shown(charts.limits(self.run), "no bound was measured", dark=dark)
+
+    def _shown(
+        self, chart: alt.LayerChart | None, lacking: str, *, dark: bool
+    ) -> alt.LayerChart:
+        if chart is None:
+            msg = f"{self.run.path} has nothing to draw: {lacking}"
+            raise InputError(msg)
+        shown = charts.dark(chart) if dark else chart
+        return shown.properties(width=_WIDTH)

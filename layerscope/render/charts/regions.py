@@ -1,0 +1,135 @@
+"""Where the time of a pass of every arm goes, region by region."""
+
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+
+from layerscope.analyze.shares import pass_shares, region_table
+from layerscope.analyze.statistics import anchor, pass_times
+from layerscope.experiment import CAPTURED
+from layerscope.regions import in_order
+from layerscope.render import colours
+from layerscope.render.charts.look import (
+    Rows,
+    data,
+    finished,
+    legend,
+    region_colour,
+    time_axis,
+    told_interval,
+    tooltips,
+)
+from layerscope.render.region_names import region_name
+from layerscope.run import Run
+from layerscope.units import format_ns, format_number, format_percent, time_scale
+
+_ROW: Final = 44  # pixels
+_BAR: Final = 26
+_PALE: Final = 0.35
+_TOLD: Final = tooltips(
+    arm="arm",
+    region="region",
+    kernels="kernels",
+    share="mean share",
+    part="of the profiled pass",
+    gap="gap",
+    sum="sum of durations",
+    hidden="hidden",
+)
+
+
+def shares(run: Run) -> alt.LayerChart | None:
+    """The mean profiled pass of every arm, split among regions; it adds up.
+
+    Pale is the part of a region's share that is gaps. A diamond marks the anchor, what
+    a pass takes without a profiler.
+
+    Returns:
+        None where no kernels were recorded.
+    """
+    regions = region_table(pass_shares(run.kernels)).filter(
+        pl.col("experiment") == CAPTURED
+    )
+    if regions.is_empty():
+        return None
+    arms = [
+        arm.name for arm in run.header.study.all_arms if arm.name in set(regions["arm"])
+    ]
+    rows = [part for arm in arms for part in _parts(regions, arm)]
+    scale = time_scale([row["to"] for row in rows])
+    x = alt.X("from:Q", axis=time_axis(scale.unit, scale.ns, title="a profiled pass"))
+    y = alt.Y("arm:N", sort=arms, axis=alt.Axis(title=None, domain=False, ticks=False))
+    bars = alt.Chart(data(rows)).mark_bar(height=_BAR)
+    bars = bars.encode(
+        x=x,
+        x2="to:Q",
+        y=y,
+        color=region_colour(regions["region"], legend()),
+        opacity=alt.Opacity("opacity:Q", scale=None),
+        tooltip=_TOLD,
+    )
+    anchors = alt.Chart(data(_anchors(run, arms))).mark_point(
+        shape="diamond",
+        size=70,
+        filled=True,
+        opacity=1,
+        color=colours.TEXT.light,
+        stroke=colours.PAGE.light,
+        strokeWidth=1,
+    )
+    anchors = anchors.encode(
+        x="at:Q", y=y, tooltip=tooltips(arm="arm", told="anchor, 95 % interval")
+    )
+    return finished(
+        alt.layer(bars, anchors),
+        "where the time of a profiled pass goes",
+        ["mean shares, which add up; pale: gaps; diamond: the anchor, unprofiled"],
+        height=alt.Step(_ROW),
+    )
+
+
+def _parts(regions: pl.DataFrame, arm: str) -> Rows:
+    """Two marks a region, one after another: its kernels, and its gaps."""
+    own = {
+        row["region"]: row
+        for row in regions.filter(pl.col("arm") == arm).iter_rows(named=True)
+    }
+    total_ns = sum(row["share_mean_ns"] for row in own.values())
+    at_ns, marks = 0.0, []
+    for region in in_order(own):
+        row = own[region]
+        told = _told(row, total_ns)
+        exclusive_ns = row["duration_mean_ns"] - row["hidden_mean_ns"]
+        for part_ns, opacity in ((exclusive_ns, 1.0), (row["gap_mean_ns"], _PALE)):
+            place = {"from": at_ns, "to": at_ns + part_ns, "opacity": opacity}
+            marks.append(place | told)
+            at_ns += part_ns
+    return marks
+
+
+def _told(row: dict[str, Any], total_ns: float) -> dict[str, Any]:
+    return {
+        "arm": row["arm"],
+        "region": region_name(row["region"]),
+        "kernels": format_number(row["kernels"], 0 if row["kernels"] % 1 == 0 else 1),
+        "share": format_ns(row["share_mean_ns"]),
+        "part": format_percent(row["share_mean_ns"] / total_ns),
+        "gap": format_ns(row["gap_mean_ns"]),
+        "sum": format_ns(row["duration_mean_ns"]),
+        "hidden": format_ns(row["hidden_mean_ns"]),
+    }
+
+
+def _anchors(run: Run, arms: list[str]) -> Rows:
+    times = pass_times(run.samples)
+    found = {arm: anchor(times, arm) for arm in arms}
+    return [
+        {
+            "arm": arm,
+            "at": each.value,
+            "told": told_interval(each),
+        }
+        for arm, each in found.items()
+        if each.samples
+    ]

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from layerscope import InputError, Run
+from layerscope.render import charts, colours
+from tests import edited, handmade
+
+NAMES = ("timeline", "ledger", "shares", "samples", "knockouts", "limits")
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """The hand-made run in which everything was measured."""
+    return Run.of(edited.run())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_chart_is_saved_as_a_picture(run: Run, name: str, tmp_path: Path) -> None:
+    """PNG and SVG without a browser, light and dark."""
+    draw = getattr(run.plot, name)
+    draw().save(tmp_path / "light.png")
+    assert (tmp_path / "light.png").read_bytes().startswith(b"\x89PNG\r\n")
+    for is_dark, page in ((False, colours.PAGE.light), (True, colours.PAGE.dark)):
+        draw(dark=is_dark).save(tmp_path / "chart.svg")
+        svg = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+        assert f'fill="{page}"' in svg
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_charts_have_a_width_of_their_own(run: Run, name: str) -> None:
+    """Notebooks do not tell how wide they are."""
+    assert getattr(run.plot, name)().to_dict()["width"] == 760
+
+
+def test_plots_are_the_charts_of_pages(run: Run) -> None:
+    """A notebook and a page draw the same, but for the width."""
+    of_page = charts.shares(run)
+    assert of_page is not None
+    assert run.plot.shares().to_dict() == of_page.to_dict() | {"width": 760}
+
+
+def test_a_ledger_is_of_the_first_two_arms_or_of_those_named(run: Run) -> None:
+    """Either way says from where to where."""
+    assert run.plot.ledger().to_dict()["title"]["text"] == "from reference to fused"
+    back = run.plot.ledger("fused", "reference")
+    assert back.to_dict()["title"]["text"] == "from fused to reference"
+
+
+def test_what_was_not_measured_is_said() -> None:
+    """A run without experiments has no knock-outs and no bounds to draw."""
+    bare = Run.of(handmade.run())
+    with pytest.raises(InputError, match="no region was taken out of a graph"):
+        bare.plot.knockouts()
+    with pytest.raises(InputError, match="paper-run has nothing to draw: no bound was"):
+        bare.plot.limits()
