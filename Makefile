@@ -21,7 +21,7 @@ DEV_READY := $(VENV)/ready-dev
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help profile browsers test check readme benchmark clean
+.PHONY: help profile browsers test check readme notebooks docs benchmark clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,14 +49,23 @@ check: $(DEV_READY) ## lint, types, import contracts
 	$(RUN) -m mypy
 	$(RUN) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
-readme: $(DEV_READY) ## write the README's tables anew from fixtures/
+readme: $(DEV_READY) ## write the outputs in README and docs anew from fixtures/
 	@$(RUN) tools/readme.py
+
+notebooks: $(DEV_READY) ## run the notebooks, write their pages in docs/ anew
+	@$(RUN) tools/notebook_pages.py
+
+# A broken link, a missing anchor or a page that is not in the nav fails. No network.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(DEV_READY) ## build the documentation into site/
+	$(RUN) -m mkdocs build --strict
+	@echo "site/index.html; with search: $(PYTHON) -m http.server -d site" >&2
 
 benchmark: $(PROFILE_READY) ## time layerscope's own start
 	@$(RUN) benchmarks/import_time.py $(ARGS)
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .backends dist tests/perfetto/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .backends dist site tests/perfetto/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/ready-%: pyproject.toml constraints.txt tools/setup_venv.py $(wildcard backends/*/pyproject.toml)

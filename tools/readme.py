@@ -7,7 +7,8 @@ A shown output stands between two comments, of which the first names the command
     <!-- $ python benchmarks/fixtures_table.py fixtures/h200 -->
     <!-- end -->
 
-What layerscope prints is shown as it is, what a script prints is Markdown.
+What layerscope prints is shown as it is, what a script prints is Markdown. Of a command
+that ends in ``| sed '/^$/q'``, what stands above the first empty line is shown.
 
 Usage: ``python tools/readme.py``. A test fails where a document is not up to date.
 """
@@ -21,13 +22,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "docs/accuracy.md", "docs/gate.md", "docs/ledger.md")
+DOCUMENTS = (
+    "README.md",
+    *("docs/accuracy.md", "docs/gate.md", "docs/index.md", "docs/ledger.md"),
+    "docs/terminal.md",
+)
 """Those that show outputs."""
 
 COLUMNS = 100
 
 _SHOWN = re.compile(
-    r"^<!-- \$ (?P<program>layerscope|python) (?P<arguments>[^\n]+) -->\n.*?"
+    r"^<!-- \$ (?P<program>layerscope|python) (?P<arguments>[^\n]+?)"
+    r"(?P<head> \| sed '/\^\$/q')? -->\n.*?"
     r"^<!-- end -->$",
     flags=re.DOTALL | re.MULTILINE,
 )
@@ -45,10 +51,13 @@ def updated(text: str, run: Callable[[list[str]], str]) -> str:
         program, arguments = match["program"], match["arguments"]
         printed = run([program, *shlex.split(arguments)])
         output = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
+        if match["head"]:
+            output, *_ = output.split("\n\n")
         block = (
             f"```text\n{output}\n```" if program == "layerscope" else f"\n{output}\n"
         )
-        return f"<!-- $ {program} {arguments} -->\n{block}\n<!-- end -->"
+        command = f"{program} {arguments}{match['head'] or ''}"
+        return f"<!-- $ {command} -->\n{block}\n<!-- end -->"
 
     return _SHOWN.sub(shown, text)
 
