@@ -129,8 +129,8 @@ class _Elsewhere:
         replay = self._captured(run.arm)
         allowed = self._workload.allowed(run.arm)
         change = editing.changed(replay, run.experiment, allowed)
-        if change.is_empty:  # it is the captured graph itself
-            return ""
+        if change.is_empty:
+            return "it is the captured graph itself, as that was captured elsewhere"
         variant = editing.edited(replay, change)
         self._begin(0)
         before = kept(self._launched(run.arm, replay))

@@ -32,6 +32,7 @@ _START_LIMIT_S: Final = 240.0
 
 _END_LIMIT_S: Final = 10.0
 _CHILD: Final = "layerscope.runner.first_run_child"
+_NOT_READY: Final = "the process for its first run could not make the arm"
 _NEVER_RUN: Final = "it was not among the graphs that ran in a process of their own"
 
 
@@ -95,6 +96,14 @@ class _Child:
         self.status = 0
         """The exit status, once it has ended."""
 
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it at once; `end` is still to come."""
+        self._process.kill()
+
     def send(self, order: Order) -> None:
         """Let it begin; one that has ended is told by `read`."""
         try:
@@ -151,30 +160,45 @@ class _Child:
 class Ahead:
     """A process that gets ready, and runs graphs, while this one does other things.
 
-    It takes one order, and is ended by `close`.
+    It takes one order. A thread watches it, so that a graph that hangs is ended,
+    whatever this process does meanwhile.
     """
 
     def __init__(self) -> None:
         """Start it: it imports what it will need, and waits for its order."""
         self._child = _Child()
-        self._order: Order | None = None
+        self._watcher: Thread | None = None
+        self._reasons: dict[FirstRun, str] = {}
+
+    def is_running(self) -> bool:
+        """Whether the process is there, and may use the device."""
+        return self._child.is_running()
 
     def send(self, order: Order) -> None:
         """Let it make the arms and run the graphs."""
-        self._order = order
         self._child.send(order)
+        self._watcher = Thread(target=self._watch, args=(order,), daemon=True)
+        self._watcher.start()
 
     def reasons(self) -> dict[FirstRun, str]:
-        """Wait for what was ordered, as `first_runs`; of nothing, nothing.
+        """Wait for what was ordered, as `first_runs`; the process has ended then.
 
-        Where the process had to be ended, not all runs are there.
+        Where the process had to be ended, not all runs are there, and none where it
+        could not make the arms: one that will not be measured may be the cause.
         """
-        order, self._order = self._order, None
-        return {} if order is None else _followed(self._child, order)
+        if self._watcher is not None:
+            self._watcher.join()
+        return self._reasons
 
     def close(self) -> None:
         """End it, whatever it does."""
+        self._child.kill()
+        if self._watcher is not None:
+            self._watcher.join()
         self._child.end()
+
+    def _watch(self, order: Order) -> None:
+        self._reasons, _ = _followed(self._child, order)
 
 
 @contextmanager
@@ -218,12 +242,18 @@ def first_runs(
         child = _Child()
         order = Order(recipe=recipe, runs=left, passes=passes, device=device)
         child.send(order)
-        reasons |= _followed(child, order)
+        found, why = _followed(child, order)
+        if why:
+            found = dict.fromkeys(left, f"{_NOT_READY}: {why}")
+        reasons |= found
     return {run: reasons[run] for run in runs}
 
 
-def _followed(child: _Child, order: Order) -> dict[FirstRun, str]:
-    """The reasons of at least the first run of `order`, which `child` has."""
+def _followed(child: _Child, order: Order) -> tuple[dict[FirstRun, str], str]:
+    """The reasons of at least the first run of `order`, which `child` has; and why not.
+
+    The latter is empty but where there are none, for the process did not get ready.
+    """
     ready, reasons = None, {}
     try:
         ready = child.read(_START_LIMIT_S)
@@ -232,10 +262,8 @@ def _followed(child: _Child, order: Order) -> dict[FirstRun, str]:
     finally:
         last = child.end()
     if ready is None:
-        why = last or f"it was not ready within {_START_LIMIT_S:g} s"
-        reason = f"the process for its first run could not make the arm: {why}"
-        return dict.fromkeys(order.runs, reason)
-    return reasons
+        return {}, last or f"it was not ready within {_START_LIMIT_S:g} s"
+    return reasons, ""
 
 
 def _watch(child: _Child, runs: list[FirstRun]) -> dict[FirstRun, str]:

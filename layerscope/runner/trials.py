@@ -107,6 +107,8 @@ def try_experiments(bench: Bench) -> None:
     if asked:
         bench.progress.phase("running edited graphs elsewhere first", len(asked))
         trials += _tried(bench, asked)
+    if bench.ahead is not None:
+        bench.ahead.close()  # nothing may run beside what is timed
     bench.writer.header.trials = trials
 
 

@@ -86,10 +86,25 @@ class Waiting:
     """Stands for a process that is ready."""
 
     orders: list[Order] = field(default_factory=list)
+    is_closed: bool = False
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
 
     def send(self, order: Order) -> None:
         """Keep it."""
         self.orders.append(order)
+
+
+def test_nothing_runs_elsewhere_once_anchors_are_timed(tmp_path: Path) -> None:
+    """The process that got ready is ended, also where it is asked for nothing."""
+    made = bench(tmp_path, SERIAL, early=())
+    waiting = Waiting()
+    made.ahead = cast("Ahead", waiting)
+    try_experiments(made)
+    assert [trial.outcome for trial in made.writer.header.trials] == ["same", "same"]
+    assert waiting.is_closed
 
 
 def test_all_that_may_be_asked_is_tried_ahead(tmp_path: Path) -> None:
