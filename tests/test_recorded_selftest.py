@@ -1,5 +1,6 @@
 """What the self-test says of its own runs on an H200, as recorded."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from layerscope.analyze.causes import Cause
 from layerscope.analyze.ledger import ledger
 from layerscope.analyze.statistics import compare, noise_floor, pass_times
 from layerscope.run import load
-from layerscope.selftest.cases import BASE, CASES, OTHER
+from layerscope.selftest.cases import BASE, CASES, OTHER, Case
 from layerscope.selftest.judging import Judged, judge
 from layerscope.study import AA_SUFFIX
 
@@ -16,12 +17,12 @@ RUNS = Path(__file__).parent.parent / "fixtures" / "h200-selftest"
 BY_NAME = {case.name: case for case in CASES}
 
 
-def judged(name: str) -> Judged:
-    """What is found of the recorded run of a case."""
+def judged(name: str, case: Case | None = None) -> Judged:
+    """What is found of the recorded run of a case, judged as `case`."""
     run = load(RUNS / name)
     times = pass_times(run.samples)
     change = compare(times, BASE, OTHER, noise_floor(times, BASE, f"{BASE}{AA_SUFFIX}"))
-    return judge(BY_NAME[name], ledger(run, BASE, OTHER), change)
+    return judge(case or BY_NAME[name], ledger(run, BASE, OTHER), change)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,17 @@ def test_nothing_is_no_difference() -> None:
     """Two captures of one arm under two names."""
     found = judged("nothing")
     assert (found.passed, found.text) == (True, "no difference")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("gap", Cause.LAUNCHES), ("less", Cause.OVERLAP)]
+)
+def test_a_change_on_other_lines_than_planted_is_no_pass(
+    name: str, expected: Cause
+) -> None:
+    """Judged as if the cause were another, a recorded case fails."""
+    case = replace(BY_NAME[name], expected=frozenset({expected}))
+    assert not judged(name, case).passed
 
 
 def test_what_a_profiler_adds_to_a_gap_across_events_is_left_over() -> None:

@@ -68,8 +68,10 @@ TABLES: Final[dict[str, Callable[[Path], str]]] = {
 def main(arguments: list[str]) -> None:
     """Print one table."""
     match arguments:
-        case [name, path] if name in TABLES:
+        case [name, path] if name in TABLES and Path(path).exists():
             print(TABLES[name](Path(path)))
+        case [name, path] if name in TABLES:
+            sys.exit(f"there is no {path}")
         case _:
             sys.exit(f"python -m benchmarks.accuracy {'|'.join(TABLES)} PATH")
 

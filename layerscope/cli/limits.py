@@ -47,8 +47,8 @@ def command(options: LimitsOptions, _: list[str]) -> None:
     from layerscope.runner.limits import check_device
 
     device = resolve(options.device)
-    check_device(device)
     specs = [_spec(options, ranks, device) for ranks in _ranks(options.tp)]
+    check_device(device)
     reasons = refusals(device)
     if reasons:
         raise MeasurementError("; ".join(reasons))

@@ -221,6 +221,21 @@ def test_a_delay_adds_its_dose(player: GraphPlayer) -> None:
     replay.close()
 
 
+def test_a_long_delay_adds_its_dose_to_kernels_that_read_memory(
+    player: GraphPlayer, chain: GraphReplay
+) -> None:
+    """In the serial twin; a short one may hide in what they read faster after it."""
+    doses_ns = (0, 64_000, 128_000)
+    replays = [
+        varied(chain, Experiment(serial=ALL, delay="moe", delay_ns=dose_ns))
+        for dose_ns in doses_ns
+    ]
+    times_us = medians_us(player, *replays, rounds=30)
+    for dose_ns, time_us in zip(doses_ns[1:], times_us[1:], strict=True):
+        expected_us = PASS_COUNT * dose_ns / 1e3
+        assert time_us - times_us[0] == pytest.approx(expected_us, rel=0.1)
+
+
 def test_a_delay_in_an_early_chain_adds_its_dose_beyond_what_hides(
     player: GraphPlayer, chain: GraphReplay
 ) -> None:
