@@ -1,5 +1,6 @@
 """What recorded kernels say of the difference between two arms, cause by cause."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,7 @@ import polars as pl
 
 from layerscope.analyze.causes import Cause
 from layerscope.analyze.matching import match
-from layerscope.analyze.shares import PASS_KEYS, kernel_shares
+from layerscope.analyze.shares import GRAPH_PASS_KEYS, kernel_shares
 from layerscope.analyze.typical import TypicalPass, typical_pass
 from layerscope.run_header import KernelCost
 
@@ -46,19 +47,36 @@ def records(kernels: pl.DataFrame, arm: str, experiment: str) -> Records:
         arm: which one.
         experiment: which of its graphs.
     """
-    used = kernel_shares(
-        kernels.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
-    )
-    passes = used.select(PASS_KEYS).n_unique()
-    gap_ns, exclusive_ns, duration_ns = (
-        int(used[name].sum()) for name in ("gap_ns", "exclusive_ns", "duration_ns")
-    )
+    graph = kernels.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
+    return records_of(kernel_shares(graph), arm)
+
+
+def records_of(used: pl.DataFrame, arm: str) -> Records:
+    """As `records`, for who has the shares of kernels already.
+
+    Args:
+        used: from `shares.kernel_shares`, of one graph.
+        arm: whose it is.
+    """
+    passes = used.select(GRAPH_PASS_KEYS).n_unique()
+    increments_ns = int(used["gap_ns"].sum()) + int(used["exclusive_ns"].sum())
     return Records(
         arm=arm,
         typical=typical_pass(used),
-        pass_ns=(gap_ns + exclusive_ns) / passes if passes else float("nan"),
-        hidden_ns=(duration_ns - exclusive_ns) / passes if passes else float("nan"),
+        pass_ns=increments_ns / passes if passes else math.nan,
+        hidden_ns=hidden_ns(used),
     )
+
+
+def hidden_ns(used: pl.DataFrame) -> float:
+    """Mean time of kernels behind the frontier in a pass; NaN of no passes.
+
+    Args:
+        used: from `shares.kernel_shares`, of one graph.
+    """
+    passes = used.select(GRAPH_PASS_KEYS).n_unique()
+    behind_ns = int(used["duration_ns"].sum()) - int(used["exclusive_ns"].sum())
+    return behind_ns / passes if passes else math.nan
 
 
 def changes(

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
 
 from layerscope.analyze.student import t_quantile
 
@@ -59,11 +60,19 @@ def estimate(
         seed: fixes the resamples, so equal input gives an equal interval.
         resamples: number of bootstrap resamples.
     """
-    captures = [
-        part[column].to_numpy().astype(np.float64)
-        for part in rounds.sort("capture", "round").partition_by("capture")
-    ]
-    return bootstrap(captures, seed=seed, resamples=resamples)
+    return bootstrap(_captures(rounds, column), seed=seed, resamples=resamples)
+
+
+def middle(rounds: pl.DataFrame, column: str) -> float:
+    """The value of `estimate` by itself, for who needs no interval.
+
+    Args:
+        rounds: as there.
+        column: likewise.
+    """
+    if rounds.is_empty():
+        return math.nan
+    return float(_medians(_captures(rounds, column)).mean())
 
 
 def bootstrap(
@@ -94,11 +103,13 @@ def bootstrap(
     samples = sum(values.size for values in captures)
     if not samples:
         return Estimate(math.nan, -math.inf, math.inf, 0, 0.0)
-    medians = np.array([np.median(values) for values in captures])
+    medians = _medians(captures)
     value = float(medians.mean())
     effective = sum(effective_size(values) for values in captures)
     if samples == 1:
         return Estimate(value, -math.inf, math.inf, samples, effective)
+    if not any(values.any() for values in captures):
+        return Estimate(value, value, value, samples, effective)  # no resample differs
     draw = np.random.default_rng(seed)
     chosen = draw.integers(len(captures), size=(resamples, len(captures)))
     within = np.zeros(chosen.shape)
@@ -170,13 +181,30 @@ def prediction_bound(values: Floats, level: float = LEVEL) -> float:
     return t_quantile(int(values.size) - 1, level) * spread
 
 
+def _captures(rounds: pl.DataFrame, column: str) -> list[Floats]:
+    """The values of every capture, in the order of rounds."""
+    numbers = rounds["capture"].to_numpy()
+    order = np.lexsort((rounds["round"].to_numpy(), numbers))
+    values = rounds[column].to_numpy().astype(np.float64)[order]
+    return np.split(values, np.flatnonzero(np.diff(numbers[order])) + 1)
+
+
+def _medians(captures: Sequence[Floats]) -> Floats:
+    return np.array([np.median(values) for values in captures])
+
+
 def _resampled_medians(values: Floats, count: int, draw: np.random.Generator) -> Floats:
     """Medians of `count` moving-block resamples of `values`."""
     block = _block_length(values)
     blocks = -(-values.size // block)
-    starts = draw.integers(values.size - block + 1, size=(count, blocks, 1))
-    places = (starts + np.arange(block)).reshape(count, -1)[:, : values.size]
-    medians: Floats = np.median(values[places], axis=1, overwrite_input=True)
+    starts = draw.integers(values.size - block + 1, size=(count, blocks))
+    ordered = np.sort(values)
+    # ranks, for small integers sort in less time than floats
+    ranks = np.searchsorted(ordered, values).astype(np.int32)
+    drawn = sliding_window_view(ranks, block)[starts].reshape(count, -1)
+    drawn = np.sort(drawn[:, : values.size], axis=1)
+    lower, upper = drawn[:, (values.size - 1) // 2], drawn[:, values.size // 2]
+    medians: Floats = (ordered[lower] + ordered[upper]) / 2
     return medians
 
 

@@ -14,7 +14,8 @@ from layerscope.analyze.pass_parts import (
     limits,
     recorded_pass,
 )
-from layerscope.analyze.statistics import anchor, pass_times
+from layerscope.analyze.statistics import anchor_ns
+from layerscope.analyze.swept import SweptRun, sweep_run
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
 
@@ -89,25 +90,35 @@ def diagnose(run: Run, arm: str) -> Diagnosis:
         run: what holds the arm.
         arm: which one.
     """
-    header = run.header
+    return diagnosis_of(sweep_run(run), arm)
+
+
+def diagnosis_of(swept: SweptRun, arm: str) -> Diagnosis:
+    """As `diagnose`, for who has swept the run already.
+
+    Args:
+        swept: what holds the arm.
+        arm: which one.
+    """
+    header = swept.header
     nodes = header.programmatic.get(arm, [])
-    recorded, held = recorded_pass(run, arm), limits(run, arm)
-    anchor_ns = anchor(pass_times(run.samples), arm).value
+    recorded, held = recorded_pass(swept, arm), limits(swept, arm)
+    pass_ns = anchor_ns(swept.times, arm)
     parts = {} if recorded is None else _parts(recorded, held, has_early=bool(nodes))
-    limit, reason = _limit(parts, anchor_ns, held)
+    limit, reason = _limit(parts, pass_ns, held)
     if header.environment.device.type == "cpu":
         limit, reason = Limit.UNKNOWN, "on a CPU, operators stand for kernels"
-    captured = run.kernels.filter(
+    captured = swept.run.kernels.filter(
         pl.col("arm") == arm, pl.col("experiment") == CAPTURED
     )
     return Diagnosis(
         limit=limit,
         reason=reason,
-        anchor_ns=anchor_ns,
+        anchor_ns=pass_ns,
         parts=parts,
         recorded=recorded,
         limits=held,
-        furthest=furthest_region(run, arm),
+        furthest=furthest_region(swept, arm),
         early=early_starts(captured, nodes, header.environment.device),
     )
 

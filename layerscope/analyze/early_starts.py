@@ -67,11 +67,16 @@ def early_starts(
         programmatic: nodes of a replay into which a programmatic edge leads.
         device: what ran them.
     """
+    if not programmatic:
+        return ()
     told = ("name", *_LAUNCH)
+    ordered = kernels.sort(*_REPLAY, "node").with_columns(
+        _line=pl.struct(_REPLAY).rle_id()
+    )
     earlier = [
-        pl.col(name).shift(1).over(_REPLAY).alias(_BEFORE + name) for name in told
+        pl.col(name).shift(1).over("_line").alias(_BEFORE + name) for name in told
     ]
-    swept = kernel_shares(kernels.sort(*_REPLAY, "node").with_columns(earlier))
+    swept = kernel_shares(ordered.with_columns(earlier).drop("_line"))
     passes = swept.select(*_REPLAY, "pass_index").n_unique()
     kinds = ["region", *told, *(_BEFORE + name for name in told)]
     found = (

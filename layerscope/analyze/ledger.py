@@ -12,6 +12,7 @@ the captured graphs themselves: it closes, but what a kernel saves by running be
 another cannot be told there from what it saves by being faster.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,11 +21,23 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from layerscope.analyze.attribution import RECORD_CAUSES, Records, changes, records
-from layerscope.analyze.bootstrap import Estimate, estimate, independent_difference
+from layerscope.analyze.attribution import (
+    RECORD_CAUSES,
+    Records,
+    changes,
+    hidden_ns,
+    records_of,
+)
+from layerscope.analyze.bootstrap import (
+    Estimate,
+    estimate,
+    independent_difference,
+    middle,
+)
 from layerscope.analyze.causes import Cause, Ledger, Line
 from layerscope.analyze.clocks import clock_doubt
-from layerscope.analyze.statistics import ANCHOR, anchor, paired, pass_times
+from layerscope.analyze.statistics import ANCHOR, anchor_ns, paired
+from layerscope.analyze.swept import SweptRun, sweep_run
 from layerscope.analyze.twins import Graphs, benefits, serial_twin
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
@@ -56,13 +69,23 @@ def ledger(run: Run, base: str, other: str) -> Ledger:
         base: name of the arm compared with.
         other: name of the arm compared.
     """
-    times = pass_times(run.samples)
-    twins = [serial_twin(run, arm) for arm in (base, other)]
+    return ledger_of(sweep_run(run), base, other)
+
+
+def ledger_of(swept: SweptRun, base: str, other: str) -> Ledger:
+    """As `ledger`, for who has swept the run already.
+
+    Args:
+        swept: the run.
+        base: name of the arm compared with.
+        other: name of the arm compared.
+    """
+    twins = [serial_twin(swept.run, arm) for arm in (base, other)]
     reasons = tuple(dict.fromkeys(twin.reason for twin in twins if twin.reason))
     if reasons:
-        return _observed(run, times, (base, other), reasons)
+        return _observed(swept, (base, other), reasons)
     first, second = (twin.experiment for twin in twins)
-    return _by_experiments(run, times, (base, first), (other, second))
+    return _by_experiments(swept, (base, first), (other, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +98,15 @@ class _Split:
     regions: dict[str, dict[Cause, Estimate]]
 
 
-def _by_experiments(
-    run: Run, times: pl.DataFrame, base: Graphs, other: Graphs
-) -> Ledger:
-    sides = [records(run.kernels, *graphs) for graphs in (base, other)]
-    gains = benefits(times, base, other)
-    costs = run.header.observer_costs
+def _by_experiments(swept: SweptRun, base: Graphs, other: Graphs) -> Ledger:
+    sides = [records_of(swept.graph(*graph), graph[0]) for graph in (base, other)]
+    gains = benefits(swept.times, base, other)
+    costs = swept.header.observer_costs
     split = _split(*sides, costs=costs)
     lines = (Line(Cause.OVERLAP, gains.overlap), *split.lines)
-    change = paired(times, base[0], other[0])
+    change = paired(swept.times, base[0], other[0])
     doubts = [
-        _clock_doubt(run, (base, other)),
+        _clock_doubt(swept.run, (base, other)),
         "" if gains.overlap.samples else "no round was timed with both twins",
         *_doubts(sides, split),
         *(_twin_overlaps(side) for side in sides if _hidden_part(side) > _MOST_HIDDEN),
@@ -111,19 +132,17 @@ def _by_experiments(
         ),
         regions=split.regions,
         corners=gains.corners,
-        hidden=_hidden(records(run.kernels, arm, CAPTURED) for arm, _ in (base, other)),
+        hidden=_hidden(swept, (base[0], other[0])),
         notes=tuple(notes),
     )
     return _unless(doubts, found)
 
 
-def _observed(
-    run: Run, times: pl.DataFrame, arms: tuple[str, str], reasons: Sequence[str]
-) -> Ledger:
-    sides = [records(run.kernels, arm, CAPTURED) for arm in arms]
+def _observed(swept: SweptRun, arms: tuple[str, str], reasons: Sequence[str]) -> Ledger:
+    sides = [records_of(swept.graph(arm), arm) for arm in arms]
     split = _split(*sides)
     doubts = [
-        _clock_doubt(run, [(arm, CAPTURED) for arm in arms]),
+        _clock_doubt(swept.run, [(arm, CAPTURED) for arm in arms]),
         *_doubts(sides, split),
     ]
     overlapping = [side.arm for side in sides if _hidden_part(side) > JITTER]
@@ -143,12 +162,13 @@ def _observed(
         lines=split.lines,
         residual=_residual(split.total, split.lines, none),
         regions=split.regions,
-        hidden=_hidden(sides),
+        hidden=_hidden(swept, arms),
         notes=(*notes, *_left_out(sides)),
     )
     if not split.total.samples:
-        anchor_ns = anchor(times, arms[0]).value
-        found = replace(found, change=paired(times, *arms), base_ns=anchor_ns)
+        change = paired(swept.times, *arms)
+        base_ns = anchor_ns(swept.times, arms[0])
+        found = replace(found, change=change, base_ns=base_ns)
     return _unless(doubts, found)
 
 
@@ -156,12 +176,9 @@ def _split(
     base: Records, other: Records, *, costs: Sequence[KernelCost] = ()
 ) -> _Split:
     change = pl.col("other_ns") - pl.col("base_ns")
-    dearer = changes(base, other, [_dearer(cost) for cost in costs]).select(change)
-    cells = (
-        changes(base, other, costs)
-        .with_columns(change_ns=change)
-        .with_columns(doubt_ns=pl.col("change_ns") - dearer.to_series())
-    )
+    cells = changes(base, other, costs).with_columns(change_ns=change)
+    dearer = changes(base, other, [_dearer(cost) for cost in costs]) if costs else cells
+    cells = cells.with_columns(doubt_ns=change - dearer.select(change).to_series())
     regions = {
         region: {cause: _sum(part, cause) for cause in RECORD_CAUSES}
         for (region,), part in cells.partition_by(
@@ -170,7 +187,7 @@ def _split(
     }
     return _Split(
         total=_sum(cells),
-        base_ns=_sum(cells, column="base_ns").value,
+        base_ns=middle(_rounds(cells), "base_ns"),
         lines=tuple(Line(cause, _sum(cells, cause)) for cause in RECORD_CAUSES),
         regions=regions,
     )
@@ -182,20 +199,23 @@ def _dearer(cost: KernelCost) -> KernelCost:
     return msgspec.structs.replace(cost, added_ns=cost.added_ns + half_ns)
 
 
-def _sum(
-    cells: pl.DataFrame, cause: Cause | None = None, column: str = "change_ns"
-) -> Estimate:
-    """The estimate of what the cells of a round add up to; of one cause, or of all.
+def _rounds(cells: pl.DataFrame) -> pl.DataFrame:
+    """What the cells of every round add up to."""
+    return cells.group_by("capture", "round", maintain_order=True).agg(
+        pl.col("base_ns", "change_ns", "doubt_ns").sum()
+    )
 
-    That of a change is as uncertain, besides, as what the records of the kernels that
-    one arm has more of cost. All have that from one calibration, so it adds up.
+
+def _sum(cells: pl.DataFrame, cause: Cause | None = None) -> Estimate:
+    """The estimate of the change that cells add up to; of one cause, or of all.
+
+    It is as uncertain, besides, as what the records of the kernels that one arm has
+    more of cost. All have that from one calibration, so it adds up.
     """
     chosen = cells if cause is None else cells.filter(pl.col("cause") == cause.value)
-    rounds = chosen.group_by("capture", "round", maintain_order=True).agg(
-        pl.col(column, "doubt_ns").sum()
-    )
-    found = estimate(rounds, column)
-    if column != "change_ns" or not found.samples:
+    rounds = _rounds(chosen)
+    found = estimate(rounds, "change_ns")
+    if not found.samples:
         return found
     doubt_ns = abs(float(np.mean(rounds["doubt_ns"].to_numpy())))
     doubt = Estimate(0.0, -doubt_ns, doubt_ns, found.samples, found.effective)
@@ -262,8 +282,10 @@ def _twin_overlaps(side: Records) -> str:
     return f"the serial twin of {side.arm} overlaps: {hidden} of a pass are hidden"
 
 
-def _hidden(sides: Iterable[Records]) -> dict[str, float]:
-    return {side.arm: side.hidden_ns for side in sides if side.typical.passes}
+def _hidden(swept: SweptRun, arms: Iterable[str]) -> dict[str, float]:
+    """By arm, of those that were recorded as captured."""
+    found = {arm: hidden_ns(swept.graph(arm)) for arm in arms}
+    return {arm: each for arm, each in found.items() if not math.isnan(each)}
 
 
 def _left_out(sides: Iterable[Records]) -> Iterator[str]:

@@ -27,7 +27,12 @@ PICTURED: Final[Schema] = {
 _ARM_KEYS: Final = ("arm", "experiment")
 
 
-def pictured_kernels(kernels: pl.DataFrame, *, around: int | None = 1) -> pl.DataFrame:
+def pictured_kernels(
+    kernels: pl.DataFrame,
+    *,
+    around: int | None = 1,
+    medians: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """The kernels of each (arm, experiment) in its median pass and in those beside it.
 
     The start of a pass is the frontier (see `shares.kernel_shares`) before its first
@@ -41,6 +46,8 @@ def pictured_kernels(kernels: pl.DataFrame, *, around: int | None = 1) -> pl.Dat
             replay; those at its ends are kept too, though no share counts them. Their
             starts are since the start of the median pass. None keeps all used passes of
             all replays, each with starts since its own.
+        medians: the median passes, for who has them already; (arm, experiment) that
+            have none there have no row.
 
     Returns:
         `PICTURED`, sorted by arm, experiment, replay, and start, end and node in it.
@@ -48,7 +55,7 @@ def pictured_kernels(kernels: pl.DataFrame, *, around: int | None = 1) -> pl.Dat
     """
     if around is None:
         return _finish(_used(_swept(kernels)))
-    chosen = median_passes(kernels)
+    chosen = median_passes(kernels) if medians is None else medians
     replays = kernels.join(chosen, on=REPLAY_KEYS, how="semi")
     medians = chosen.select(*REPLAY_KEYS, _median="pass_index")
     index = pl.col("pass_index")
@@ -89,12 +96,24 @@ def median_passes(kernels: pl.DataFrame) -> pl.DataFrame:
     Returns:
         `shares.PASS_KEYS` and Int64 increment_ns, one row an (arm, experiment).
     """
+    return _medians(increments(kernels))
+
+
+def median_passes_of(shares: pl.DataFrame) -> pl.DataFrame:
+    """As `median_passes`, for who has the shares of regions already.
+
+    Args:
+        shares: `schema.PASS_SHARES`.
+    """
+    summed = shares.group_by(PASS_KEYS).agg(increment_ns=pl.col("share_ns").sum())
+    return _medians(summed.sort(PASS_KEYS))
+
+
+def _medians(passes: pl.DataFrame) -> pl.DataFrame:
     increment = pl.col("increment_ns")
     median = increment.sort().get((pl.len() - 1) // 2)
-    return (
-        increments(kernels)
-        .filter((increment == median).over(_ARM_KEYS))
-        .unique(_ARM_KEYS, keep="first", maintain_order=True)
+    return passes.filter((increment == median).over(_ARM_KEYS)).unique(
+        _ARM_KEYS, keep="first", maintain_order=True
     )
 
 

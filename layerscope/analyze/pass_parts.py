@@ -8,11 +8,11 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.read_curve import FEWEST_READS, cold_read_ns
-from layerscope.analyze.shares import kernel_shares
-from layerscope.analyze.statistics import anchor, pass_times
-from layerscope.experiment import CAPTURED, SERIAL
+from layerscope.analyze.shares import GRAPH_PASS_KEYS
+from layerscope.analyze.statistics import anchor_ns
+from layerscope.analyze.swept import SweptRun
+from layerscope.experiment import SERIAL
 from layerscope.layers.spec import LayerSpec
-from layerscope.run import Run
 from layerscope.run_header import RunHeader
 from layerscope.study import AA_SUFFIX
 
@@ -24,7 +24,6 @@ _NO_PDL: Final = "no PDL"
 _LEGAL: Final = "legal early start"
 _ONE_READ: Final = "one read"
 
-_PASS: Final = ("capture", "round", "replay", "pass_index")
 _TALKING: Final = r"(?i)nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
 
 
@@ -79,41 +78,45 @@ class Limits:
     rest costs the pass nothing."""
 
 
-def recorded_pass(run: Run, arm: str) -> RecordedPass | None:
+def recorded_pass(swept: SweptRun, arm: str) -> RecordedPass | None:
     """The profiled pass of `arm`, as captured; None where none was recorded."""
-    swept = _swept(run, arm, CAPTURED)
-    if swept.is_empty():
+    used, header = swept.graph(arm), swept.header
+    if used.is_empty():
         return None
-    programmatic: Collection[int] = run.header.programmatic.get(arm, [])
+    programmatic: Collection[int] = header.programmatic.get(arm, [])
     name, duration = pl.col("name"), pl.col("duration_ns")
-    talks = name.str.contains(_TALKING) & pl.lit(_has_ranks(run.header))
-    short = ~talks & (duration <= _short_ns(run.header))
+    talking = name.str.contains(_TALKING) if _has_ranks(header) else pl.lit(value=False)
+    talks = pl.col("_talks")
+    short = ~talks & (duration <= _short_ns(header))
     behind = ~talks & pl.col("node").is_in(list(programmatic))
     gap, exclusive = pl.col("gap_ns"), pl.col("exclusive_ns")
-    passes = swept.select(_PASS).n_unique()
-    sums = swept.select(
-        kernels=pl.len(),
-        short_kernels=short.sum(),
-        launch_gap_ns=gap.filter(~talks & ~behind).sum(),
-        programmatic_gap_ns=gap.filter(behind).sum(),
-        short_ns=exclusive.filter(short).sum(),
-        talking_ns=(gap + exclusive).filter(talks).sum(),
-        working_ns=exclusive.filter(~talks & ~short).sum(),
-    ).row(0, named=True)
+    passes = used.select(GRAPH_PASS_KEYS).n_unique()
+    sums = (
+        used.with_columns(_talks=talking)
+        .select(
+            kernels=pl.len(),
+            short_kernels=short.sum(),
+            launch_gap_ns=gap.filter(~talks & ~behind).sum(),
+            programmatic_gap_ns=gap.filter(behind).sum(),
+            short_ns=exclusive.filter(short).sum(),
+            talking_ns=(gap + exclusive).filter(talks).sum(),
+            working_ns=exclusive.filter(~talks & ~short).sum(),
+        )
+        .row(0, named=True)
+    )
     return RecordedPass(**{name: value / passes for name, value in sums.items()})
 
 
-def limits(run: Run, arm: str) -> Limits:
+def limits(swept: SweptRun, arm: str) -> Limits:
     """What `arm` is held against."""
-    header, times = run.header, pass_times(run.samples)
+    header, times = swept.header, swept.times
     early_ns, late_ns = (bound(header, arm, name) for name in (_LEGAL, _NO_PDL))
     promised_ns = None
     if early_ns is not None and late_ns is not None:
         promised_ns = max(0.0, late_ns - early_ns)
-    benefit_ns = (
-        anchor(times, arm, experiment=SERIAL.name).value - anchor(times, arm).value
-    )
-    longer = _longer(run, arm)
+    serial_ns = anchor_ns(times, arm, experiment=SERIAL.name)
+    benefit_ns = serial_ns - anchor_ns(times, arm)
+    longer = _longer(swept, arm)
     one_read_ns = bound(header, arm, _ONE_READ)
     if one_read_ns is None and len(header.reads) >= FEWEST_READS:
         required = sum(required_bytes(header, arm).values())
@@ -140,19 +143,19 @@ def required_bytes(header: RunHeader, arm: str) -> dict[str, int]:
     return {each.region: each.required for each in header.bytes if each.arm == own}
 
 
-def furthest_region(run: Run, arm: str) -> str:
+def furthest_region(swept: SweptRun, arm: str) -> str:
     """The region that takes most beyond one cold read of what it must move.
 
     Empty where reads were not calibrated, or nothing was recorded.
     """
-    reads, needed = run.header.reads, required_bytes(run.header, arm)
-    swept = _swept(run, arm, CAPTURED)
-    if len(reads) < FEWEST_READS or swept.is_empty():
+    reads, needed = swept.header.reads, required_bytes(swept.header, arm)
+    used = swept.graph(arm)
+    if len(reads) < FEWEST_READS or used.is_empty():
         return ""
-    passes = swept.select(_PASS).n_unique()
+    passes = used.select(GRAPH_PASS_KEYS).n_unique()
     share_ns = (pl.col("gap_ns") + pl.col("exclusive_ns")).sum() / passes
     shares: dict[str, float] = dict(
-        swept.group_by("region", maintain_order=True).agg(share_ns=share_ns).iter_rows()
+        used.group_by("region", maintain_order=True).agg(share_ns=share_ns).iter_rows()
     )
     return max(
         shares,
@@ -160,27 +163,20 @@ def furthest_region(run: Run, arm: str) -> str:
     )
 
 
-def _longer(run: Run, arm: str) -> tuple[float, float] | None:
+def _longer(swept: SweptRun, arm: str) -> tuple[float, float] | None:
     """By how much durations, and what of them is not hidden, exceed the twin's."""
-    swept = [_swept(run, arm, experiment) for experiment in (CAPTURED, SERIAL.name)]
-    if any(each.is_empty() for each in swept):
+    captured, serial = swept.graph(arm), swept.graph(arm, SERIAL.name)
+    if captured.is_empty() or serial.is_empty():
         return None
-    captured, serial = swept
     serial_ns = _mean_sum(serial, "duration_ns")
     longer_ns = _mean_sum(captured, "duration_ns") - serial_ns
     exposed_ns = _mean_sum(captured, "exclusive_ns") - serial_ns
     return max(0.0, longer_ns), max(0.0, exposed_ns)
 
 
-def _mean_sum(swept: pl.DataFrame, column: str) -> float:
+def _mean_sum(used: pl.DataFrame, column: str) -> float:
     """The sum of a pass, mean over passes."""
-    return int(swept[column].sum()) / swept.select(_PASS).n_unique()
-
-
-def _swept(run: Run, arm: str, experiment: str) -> pl.DataFrame:
-    return kernel_shares(
-        run.kernels.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
-    )
+    return int(used[column].sum()) / used.select(GRAPH_PASS_KEYS).n_unique()
 
 
 def _has_ranks(header: RunHeader) -> bool:

@@ -14,6 +14,9 @@ REPLAY_KEYS: Final = ("arm", "experiment", "capture", "round", "replay")
 PASS_KEYS: Final = (*REPLAY_KEYS, "pass_index")
 """The columns that name a pass."""
 
+GRAPH_PASS_KEYS: Final = PASS_KEYS[2:]
+"""The columns that name a pass of one (arm, experiment)."""
+
 
 def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
     """The split of every used pass among its regions.
@@ -34,11 +37,19 @@ def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
         `schema.PASS_SHARES`, sorted by its keys. A region without kernels in a pass has
         no row there.
     """
+    return region_shares(kernel_shares(kernels))
+
+
+def region_shares(used: pl.DataFrame) -> pl.DataFrame:
+    """As `pass_shares`, for who has the shares of kernels already.
+
+    Args:
+        used: from `kernel_shares`.
+    """
     start, end = pl.col("start_ns"), pl.col("end_ns")
     gap, duration = pl.col("gap_ns"), pl.col("duration_ns")
     return (
-        kernel_shares(kernels)
-        .group_by(*PASS_KEYS, "region")
+        used.group_by(*PASS_KEYS, "region")
         .agg(
             kernels=pl.len().cast(pl.Int64),
             gap_ns=gap.sum(),
@@ -157,6 +168,8 @@ def _absolute(kernels: pl.DataFrame) -> pl.DataFrame:
 def _used(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of all passes of a replay but its first, its last, and its head."""
     index = pl.col("pass_index")
-    passes = rows.filter(index >= 0)
-    first, last = index.min().over(REPLAY_KEYS), index.max().over(REPLAY_KEYS)
-    return passes.filter(index > first, index < last)
+    passes = rows.filter(index >= 0).with_columns(
+        _line=pl.struct(REPLAY_KEYS).rle_id()  # rows of a replay are neighbours
+    )
+    first, last = index.min().over("_line"), index.max().over("_line")
+    return passes.filter(index > first, index < last).drop("_line")

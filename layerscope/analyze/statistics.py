@@ -12,6 +12,7 @@ from layerscope.analyze.bootstrap import (
     Estimate,
     estimate,
     independent_difference,
+    middle,
 )
 from layerscope.analyze.pass_times import incomplete_rounds, linearity, pass_times
 from layerscope.analyze.verdicts import (
@@ -34,6 +35,7 @@ __all__ = [
     "Estimate",
     "Verdict",
     "anchor",
+    "anchor_ns",
     "compare",
     "estimate",
     "incomplete_rounds",
@@ -42,6 +44,7 @@ __all__ = [
     "observer_effect",
     "paired",
     "pass_times",
+    "profiled_pass",
     "share_changes",
 ]
 
@@ -66,6 +69,18 @@ def anchor(
     """
     chosen = _of(times, experiment, phase)
     return estimate(chosen.filter(pl.col("arm") == arm), "pass_ns")
+
+
+def anchor_ns(
+    times: pl.DataFrame,
+    arm: str,
+    *,
+    experiment: str = CAPTURED,
+    phase: str = ANCHOR,
+) -> float:
+    """The value of `anchor` by itself, for who needs no interval; same arguments."""
+    chosen = _of(times, experiment, phase)
+    return middle(chosen.filter(pl.col("arm") == arm), "pass_ns")
 
 
 def paired(
@@ -147,15 +162,29 @@ def observer_effect(
         arm: which one.
         experiment: which of its graphs.
     """
+    return independent_difference(
+        profiled_pass(shares, arm, experiment=experiment),
+        anchor(times, arm, experiment=experiment),
+    )
+
+
+def profiled_pass(
+    shares: pl.DataFrame, arm: str, *, experiment: str = CAPTURED
+) -> Estimate:
+    """The time of a profiled pass of `arm`, in ns, as `observer_effect` takes it.
+
+    Args:
+        shares: `schema.PASS_SHARES`.
+        arm: which one.
+        experiment: which of its graphs.
+    """
     passes = pl.struct("replay", "pass_index").n_unique()
     profiled = (
         shares.filter(pl.col("arm") == arm, pl.col("experiment") == experiment)
         .group_by("capture", "round")
         .agg(pass_ns=pl.col("share_ns").sum() / passes)
     )
-    return independent_difference(
-        estimate(profiled, "pass_ns"), anchor(times, arm, experiment=experiment)
-    )
+    return estimate(profiled, "pass_ns")
 
 
 def share_changes(

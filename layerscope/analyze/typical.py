@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.shares import PASS_KEYS
+from layerscope.analyze.shares import GRAPH_PASS_KEYS
 
 _CODE: Final = (
     *("name", "grid_x", "grid_y", "grid_z"),
@@ -42,21 +42,21 @@ def typical_pass(kernels: pl.DataFrame) -> TypicalPass:
     Args:
         kernels: `schema.KERNELS` of one (arm, experiment), and any columns more.
     """
-    numbered = kernels.sort(*PASS_KEYS, "region", "node").with_columns(
-        ordinal=pl.int_range(pl.len(), dtype=pl.Int64).over(*PASS_KEYS, "region"),
+    numbered = kernels.sort(*GRAPH_PASS_KEYS, "region", "node").with_columns(
+        ordinal=pl.int_range(pl.len(), dtype=pl.Int64).over(*GRAPH_PASS_KEYS, "region"),
         _kind=pl.struct("region", "role", "name").rank("dense"),
     )
-    lists = numbered.group_by(PASS_KEYS, maintain_order=True).agg("_kind")
+    lists = numbered.group_by(GRAPH_PASS_KEYS, maintain_order=True).agg("_kind")
     ranked = (
         lists.with_row_index("_place")
         .group_by("_kind")
         .agg(pl.len(), pl.col("_place").min())
         .sort("len", "_place", descending=[True, False])
     )
-    alike = lists.join(ranked.head(1), on="_kind", how="semi").select(PASS_KEYS)
-    rows = numbered.drop("_kind").join(alike, on=PASS_KEYS, how="semi")
+    alike = lists.join(ranked.head(1), on="_kind", how="semi").select(GRAPH_PASS_KEYS)
+    rows = numbered.drop("_kind").join(alike, on=GRAPH_PASS_KEYS, how="semi")
     return TypicalPass(
-        kernels=rows.join(alike.head(1), on=PASS_KEYS, how="semi")
+        kernels=rows.join(alike.head(1), on=GRAPH_PASS_KEYS, how="semi")
         .select("region", "ordinal", "role", *_CODE)
         .sort("region", "ordinal"),
         alike=rows,

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.bootstrap import Estimate, estimate
+from layerscope.analyze.bootstrap import Estimate, estimate, middle
 
 MIN_CAPTURES: Final = 3
 """Captures below which there is no verdict: two show hardly how much they differ."""
@@ -96,7 +96,7 @@ def judge(pairs: pl.DataFrame, floor_ns: float, note: str = "") -> Comparison:
         note: the reason to give with a clear verdict.
     """
     found = estimate(pairs, "change_ns")
-    base_ns = estimate(pairs, "base_ns").value
+    base_ns = middle(pairs, "base_ns")
     relative = found.value / base_ns if base_ns else math.nan
     verdict, reason = verdict_on(found, pairs["capture"].n_unique(), floor_ns)
     return Comparison(found, relative, verdict, reason or note)

@@ -12,8 +12,12 @@ from typing import Any, Final
 
 import altair as alt
 import jinja2
+import polars as pl
+from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
+from layerscope.analyze.median_pass import median_passes_of, pictured_kernels
+from layerscope.experiment import CAPTURED
 from layerscope.regions import in_order
 from layerscope.render import charts, colours
 from layerscope.render.chart_scripts import ChartScripts
@@ -25,6 +29,7 @@ from layerscope.report.build import report_of
 from layerscope.report.evidence import capture_table, kernel_tables
 from layerscope.report.measures import Measures, measures
 from layerscope.run import Run
+from layerscope.run_header import RunHeader
 
 _COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
 _AUTOSIZE: Final = {"type": "fit-x", "contains": "padding"}
@@ -162,11 +167,14 @@ def _headline(fact: Fact) -> Headline:
 
 
 def _sections(run: Run, measured: Measures, report: Report) -> Iterator[Section]:
-    drawn = _figures(run, measured)
+    medians = median_passes_of(measured.shares).filter(pl.col("experiment") == CAPTURED)
+    pictured = pictured_kernels(run.kernels, medians=medians)
+    with debug_mode(False):  # noqa: FBT003 (checks every part of every chart)
+        drawn = _figures(run.header, measured, pictured)
     tables: tuple[Table, ...] = (
         *report.tables,
-        *kernel_tables(run),
-        *capture_table(run),
+        *kernel_tables(run.header, pictured),
+        *capture_table(run.header, measured.times),
     )
     for topic, found in by_topic(tables).items():
         figures = tuple(drawn.get(topic, ()))
@@ -174,14 +182,18 @@ def _sections(run: Run, measured: Measures, report: Report) -> Iterator[Section]
             yield Section(topic, figures, tuple(map(grid, found)))
 
 
-def _figures(run: Run, measured: Measures) -> dict[Topic, list[Figure]]:
+def _figures(
+    header: RunHeader, measured: Measures, pictured: pl.DataFrame
+) -> dict[Topic, list[Figure]]:
+    arms = [arm.name for arm in header.study.arms]
+    anchors = measured.anchors
     pictures: dict[Topic, list[alt.LayerChart | None]] = {
         Topic.LEDGER: [charts.ledger(found) for found in measured.ledgers.values()],
-        Topic.TIMELINE: [charts.timeline(run)],
-        Topic.SHARES: [charts.shares(run)],
-        Topic.SAMPLES: [charts.samples(run)],
-        Topic.EXPERIMENTS: [charts.knockouts(run)],
-        Topic.LIMITS: [charts.limits(run)],
+        Topic.TIMELINE: [charts.pictured_timeline(pictured, arms)],
+        Topic.SHARES: [charts.shares_of(measured.captured_regions, anchors)],
+        Topic.SAMPLES: [charts.samples_of(measured.times, anchors)],
+        Topic.EXPERIMENTS: [charts.knockouts_of(measured.knocked, measured.regions)],
+        Topic.LIMITS: [charts.limits_of(header.bounds, anchors)],
     }
     return {
         topic: [_figure(chart) for chart in found if chart is not None]

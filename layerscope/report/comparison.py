@@ -1,13 +1,14 @@
 """Two arms of a run against each other: what the change between them comes from."""
 
-from layerscope.analyze.ledger import ledger
+from layerscope.analyze.ledger import ledger_of
 from layerscope.analyze.statistics import (
     Comparison,
     anchor,
+    anchor_ns,
     compare,
     noise_floor,
-    pass_times,
 )
+from layerscope.analyze.swept import SweptRun, sweep_run
 from layerscope.errors import InputError
 from layerscope.report.document import (
     Column,
@@ -74,12 +75,13 @@ def _has(run: Run, arms: tuple[str, str]) -> bool:
 
 def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> Report:
     base, other = arms
-    header, times = run.header, pass_times(run.samples)
+    swept = sweep_run(run)
+    header, times = run.header, swept.times
     floor_ns = noise_floor(times, arm_names(run)[0], arm_names(run)[-1])
     comparison = compare(times, base, other, floor_ns)
-    found = ledger(run, base, other)
+    found = ledger_of(swept, base, other)
     words = against(header, base)
-    base_ns = anchor(times, base).value
+    base_ns = anchor_ns(times, base)
     return Report(
         title=f"{title(header.study.spec)}: {other} {words}",
         headlines=(headline(found, comparison, words),),
@@ -88,7 +90,7 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
             Fact("noise floor", floor_text(floor_ns, base_ns, header)),
         ),
         tables=(
-            _arm_table(run, arms, comparison),
+            _arm_table(swept, arms, comparison),
             *ledger_tables(found, words),
         ),
         notes=(*unfused_notes(header, arms), *ledger_notes(found)),
@@ -106,12 +108,11 @@ def partial_warnings(*runs: Run) -> tuple[str, ...]:
     )
 
 
-def _arm_table(run: Run, arms: tuple[str, str], comparison: Comparison) -> Table:
-    times = pass_times(run.samples)
+def _arm_table(swept: SweptRun, arms: tuple[str, str], comparison: Comparison) -> Table:
     changes = (None, change_cell(comparison, is_judged=True))
-    anchors = [anchor(times, arm) for arm in arms]
+    anchors = [anchor(swept.times, arm) for arm in arms]
     return Table(
-        title=f"{noun(run.header.study.spec)}: one pass",
+        title=f"{noun(swept.header.study.spec)}: one pass",
         columns=_ARMS,
         rows=tuple(
             (

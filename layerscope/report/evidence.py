@@ -5,11 +5,10 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.median_pass import pictured_kernels
-from layerscope.analyze.statistics import ANCHOR, pass_times
+from layerscope.analyze.statistics import ANCHOR
 from layerscope.experiment import CAPTURED
 from layerscope.report.document import Column, Kind, Table
-from layerscope.run import Run
+from layerscope.run_header import RunHeader
 
 _KERNELS: Final = (
     Column("name", "kernel", Kind.TEXT),
@@ -31,18 +30,18 @@ _CAPTURES: Final = (
 )
 
 
-def kernel_tables(run: Run) -> Iterator[Table]:
+def kernel_tables(header: RunHeader, pictured: pl.DataFrame) -> Iterator[Table]:
     """The kernels of every arm's median pass as captured, in order of starts.
 
     Starts are since the pass began; one before that began beside the pass before. The
     A/A arm, whose kernels are those of the first, has none.
 
     Args:
-        run: whose kernels.
+        header: of the run.
+        pictured: `median_pass.pictured_kernels` of its captured graphs.
     """
-    captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
-    median = pictured_kernels(captured, around=0)
-    for arm in run.header.study.arms:
+    median = pictured.filter(pl.col("place") == 0)
+    for arm in header.study.arms:
         rows = median.filter(pl.col("arm") == arm.name)
         if rows.height:
             yield Table(
@@ -52,17 +51,17 @@ def kernel_tables(run: Run) -> Iterator[Table]:
             )
 
 
-def capture_table(run: Run) -> Iterator[Table]:
+def capture_table(header: RunHeader, times: pl.DataFrame) -> Iterator[Table]:
     """The time of a pass by capture, over its rounds; none without a whole round.
 
     Args:
-        run: whose samples.
+        header: of the run.
+        times: from `pass_times`.
     """
-    order = {arm.name: place for place, arm in enumerate(run.header.study.all_arms)}
+    order = {arm.name: place for place, arm in enumerate(header.study.all_arms)}
     pass_ns = pl.col("pass_ns")
     rows = (
-        pass_times(run.samples)
-        .filter(pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED)
+        times.filter(pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED)
         .group_by("arm", "capture")
         .agg(
             rounds=pl.len().cast(pl.Int64),

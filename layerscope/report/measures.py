@@ -4,24 +4,29 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from layerscope.analyze.bootstrap import LEVEL, prediction_bound
+from layerscope.analyze.bootstrap import (
+    LEVEL,
+    independent_difference,
+    prediction_bound,
+)
 from layerscope.analyze.causes import Ledger
-from layerscope.analyze.diagnosis import Diagnosis, diagnose
+from layerscope.analyze.diagnosis import Diagnosis, diagnosis_of
 from layerscope.analyze.knockouts import KnockOut, knock_outs
-from layerscope.analyze.ledger import ledger
-from layerscope.analyze.shares import pass_shares, region_table
+from layerscope.analyze.ledger import ledger_of
+from layerscope.analyze.shares import region_shares, region_table
 from layerscope.analyze.statistics import (
     ANCHOR,
     Comparison,
     Estimate,
     anchor,
+    anchor_ns,
     compare,
     linearity,
     noise_floor,
-    observer_effect,
-    pass_times,
+    profiled_pass,
     share_changes,
 )
+from layerscope.analyze.swept import sweep_run
 from layerscope.analyze.what_ifs import WhatIf, what_ifs
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
@@ -60,6 +65,12 @@ class Measures:
 
     arms: tuple[str, ...]
     """Every arm of the study, the A/A arm last, measured or not."""
+
+    times: pl.DataFrame
+    """`pass_times.pass_times` of the run."""
+
+    shares: pl.DataFrame
+    """`schema.PASS_SHARES` of every graph; empty without kernels."""
 
     anchors: dict[str, Estimate]
     """Of every arm; NaN and no samples for one that was not measured."""
@@ -126,36 +137,37 @@ def measures(run: Run) -> Measures:
     """Everything that is reported of `run`, however little of it was measured."""
     arms = tuple(arm.name for arm in run.header.study.all_arms)
     base, again = arms[0], arms[-1]
-    times = pass_times(run.samples)
+    swept = sweep_run(run)
+    times = swept.times
     anchors = {arm: anchor(times, arm) for arm in arms}
     floor_ns = noise_floor(times, base, again)
-    shares = pass_shares(run.kernels)
+    shares = region_shares(swept.kernels)
     regions = region_table(shares)
     profiled = set(regions.filter(pl.col("experiment") == CAPTURED)["arm"])
     measured = [arm for arm in arms[:-1] if anchors[arm].samples]
-    lines = linearity(run.samples)
+    whole = (pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED)
     return Measures(
         base=base,
         again=again,
         arms=arms,
+        times=times,
+        shares=shares,
         anchors=anchors,
         shifts=_shifts(times),
         comparisons={arm: compare(times, base, arm, floor_ns) for arm in arms[1:]},
         floor_ns=floor_ns,
         observer_effects={
-            arm: observer_effect(shares, times, arm)
+            arm: independent_difference(profiled_pass(shares, arm), anchors[arm])
             for arm in arms
             if anchors[arm].samples and arm in profiled
         },
-        linearity=lines.filter(
-            pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED
-        ),
+        linearity=linearity(run.samples.filter(whole)),
         regions=regions,
         share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
-        ledgers={arm: ledger(run, base, arm) for arm in measured if arm != base},
+        ledgers={arm: ledger_of(swept, base, arm) for arm in measured if arm != base},
         what_ifs={arm: what_ifs(run.header, times, arm) for arm in measured},
         knocked={arm: knock_outs(run.header, times, arm) for arm in measured},
-        diagnoses={arm: diagnose(run, arm) for arm in measured},
+        diagnoses={arm: diagnosis_of(swept, arm) for arm in measured},
     )
 
 
@@ -167,13 +179,11 @@ def _shifts(times: pl.DataFrame) -> dict[str, Shift]:
     # 1961, after Bonferroni)
     level = 1 - (1 - LEVEL) / max(arms.len(), 1)
     for arm in arms:
-        before = anchor(times, arm)
-        if before.samples:
-            rows = times.filter(
-                captured, pl.col("phase") == ANCHOR, pl.col("arm") == arm
-            )
+        rows = times.filter(captured, pl.col("phase") == ANCHOR, pl.col("arm") == arm)
+        if rows.height:
             medians = rows.group_by("capture").agg(pl.col("pass_ns").median())
             bound_ns = prediction_bound(medians["pass_ns"].to_numpy(), level)
-            after = anchor(times, arm, phase=AFTER)
-            shifts[arm] = Shift(after.value - before.value, bound_ns)
+            before_ns = anchor_ns(times, arm)
+            after_ns = anchor_ns(times, arm, phase=AFTER)
+            shifts[arm] = Shift(after_ns - before_ns, bound_ns)
     return shifts

@@ -14,6 +14,7 @@ from layerscope.analyze.pass_parts import (
     recorded_pass,
 )
 from layerscope.analyze.shares import increments
+from layerscope.analyze.swept import sweep_run
 from layerscope.run import Run
 from layerscope.run_header import Bound
 from tests import edited, handmade
@@ -29,7 +30,7 @@ def renamed(run: Run, **names: str) -> Run:
 def test_every_advance_is_in_one_part() -> None:
     """Of 30,500 ns, 1,000 ns of gap end at `attend`, 500 at `experts`."""
     run = edited.run(programmatic={"fused": [2, 5, 8, 11]})
-    assert recorded_pass(run, "fused") == RecordedPass(
+    assert recorded_pass(sweep_run(run), "fused") == RecordedPass(
         kernels=3.0,
         short_kernels=0.0,
         launch_gap_ns=1_000.0,
@@ -43,7 +44,7 @@ def test_every_advance_is_in_one_part() -> None:
 def test_kernels_as_short_as_the_smallest_read_are_launches() -> None:
     """`project` takes 5,000 ns, of which 4,000 advance the pass."""
     reads = [msgspec.structs.replace(edited.READS[0], duration_ns=5_000.0)]
-    found = recorded_pass(edited.run(reads=reads), "fused")
+    found = recorded_pass(sweep_run(edited.run(reads=reads)), "fused")
     assert found is not None
     assert (found.short_kernels, found.short_ns) == (1.0, 4_000.0)
     assert found.pass_ns == 30_500.0
@@ -60,7 +61,7 @@ def test_collectives_count_where_ranks_are_real(
     spec = msgspec.structs.replace(study.spec, tp=tp, shard_shaped=shard_shaped)
     run = edited.run(study=msgspec.structs.replace(study, spec=spec))
     found = recorded_pass(
-        renamed(run, project="ncclDevKernel_AllReduce_Sum_bf16"), "reference"
+        sweep_run(renamed(run, project="ncclDevKernel_AllReduce_Sum_bf16")), "reference"
     )
     assert found is not None
     assert found.talking_ns == talking_ns
@@ -70,8 +71,9 @@ def test_collectives_count_where_ranks_are_real(
 def test_without_records_there_is_no_pass() -> None:
     """An arm that was not recorded has none."""
     run = edited.run()
-    assert recorded_pass(replace(run, kernels=run.kernels.clear()), "fused") is None
-    assert recorded_pass(run, "nothing") is None
+    bare = replace(run, kernels=run.kernels.clear())
+    assert recorded_pass(sweep_run(bare), "fused") is None
+    assert recorded_pass(sweep_run(run), "nothing") is None
 
 
 @settings(max_examples=30)
@@ -90,7 +92,7 @@ def test_parts_add_up_to_the_increment(times: list[tuple[int, int]]) -> None:
     kernels = run.kernels.filter(one, pl.col("replay") == 0).with_columns(
         start_ns=pl.Series(starts), duration_ns=pl.Series(durations)
     )
-    found = recorded_pass(replace(run, kernels=kernels), "fused")
+    found = recorded_pass(sweep_run(replace(run, kernels=kernels)), "fused")
     assert found is not None
     assert found.pass_ns == pytest.approx(increments(kernels)["increment_ns"].mean())
 
@@ -100,7 +102,7 @@ def test_what_an_arm_is_held_against() -> None:
 
     Kernels of the twin take as long as those of the captured graph: none waits.
     """
-    assert limits(edited.run(), "fused") == Limits(
+    assert limits(sweep_run(edited.run()), "fused") == Limits(
         one_read_ns=8_000.0,
         legal_ns=12_000.0,
         promised_ns=8_000.0,
@@ -123,23 +125,23 @@ def test_bounds_of_its_own_kernels_come_first() -> None:
             ("one read", 9_000),
         )
     ]  # fmt: skip
-    found = limits(edited.run(bounds=[*own, *edited.BOUNDS]), "fused")
+    found = limits(sweep_run(edited.run(bounds=[*own, *edited.BOUNDS])), "fused")
     assert (found.one_read_ns, found.promised_ns) == (9_000, 11_000)
     assert found.legal_ns == 12_000
-    other = limits(edited.run(bounds=[*own, *edited.BOUNDS]), "reference")
+    other = limits(sweep_run(edited.run(bounds=[*own, *edited.BOUNDS])), "reference")
     assert (other.one_read_ns, other.promised_ns) == (8_000, 8_000)
 
 
 def test_without_bounds_one_read_is_from_the_curve() -> None:
     """6 MB are on the line of 2,000 ns for 1 MB and 4,000 ns for 4 MB."""
-    found = limits(edited.run(bounds=[]), "fused")
+    found = limits(sweep_run(edited.run(bounds=[])), "fused")
     assert found.one_read_ns == pytest.approx(4_000 + 2_000 * 2 / 3)
     assert (found.legal_ns, found.promised_ns) == (None, None)
 
 
 def test_nothing_measured_is_nothing_known() -> None:
     """A run of an older format has neither bounds nor twins."""
-    assert limits(handmade.run(), "fused") == Limits(
+    assert limits(sweep_run(handmade.run()), "fused") == Limits(
         one_read_ns=None,
         legal_ns=None,
         promised_ns=None,
@@ -173,11 +175,11 @@ def test_a_wait_costs_what_nothing_hides(
             start_ns=pl.col("start_ns") + later,
             pass_start_ns=pl.col("pass_start_ns") + period,
         )
-    found = limits(replace(run, kernels=kernels), "fused")
+    found = limits(sweep_run(replace(run, kernels=kernels)), "fused")
     assert (found.longer_ns, found.exposed_wait_ns) == (15_000, exposed_ns)
 
 
 def test_the_region_furthest_from_its_read() -> None:
     """`attention` takes 16,000 ns and must read 2 MB, which takes 2,667."""
-    assert furthest_region(edited.run(), "fused") == "attention"
-    assert furthest_region(handmade.run(), "fused") == ""
+    assert furthest_region(sweep_run(edited.run()), "fused") == "attention"
+    assert furthest_region(sweep_run(handmade.run()), "fused") == ""

@@ -17,10 +17,10 @@ from layerscope.render.chart_scripts import ChartScripts
 from layerscope.render.grids import grid
 from layerscope.render.html import render
 from layerscope.report import build_report
-from layerscope.report.evidence import capture_table, kernel_tables
 from layerscope.run import Run
 from tests import edited, handmade
 from tests.browser import Opened, opened
+from tests.report.run_evidence import of_captures, of_kernels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -172,7 +172,7 @@ def test_the_numbers_are_those_of_the_report(chromium: "Browser", pages: Path) -
     expected = [
         grid(table)
         for part, of in ((report, run), (report.parts[0], run.draft))
-        for table in (*part.tables, *kernel_tables(of), *capture_table(of))
+        for table in (*part.tables, *of_kernels(of), *of_captures(of))
     ]
     with drawn(chromium, pages / "whole.html") as found:
         tables = found.page.locator("main table")

@@ -1,13 +1,13 @@
 from layerscope.render.topics import Topic, by_topic
 from layerscope.report import Column, Kind, Table, build_report
-from layerscope.report.evidence import capture_table, kernel_tables
 from tests import edited
+from tests.report.run_evidence import of_captures, of_kernels
 
 
 def test_every_table_has_its_topic() -> None:
     """Tables stand where a reader looks for them, and in the report's order."""
     run = edited.run()
-    tables = (*build_report(run).tables, *kernel_tables(run), *capture_table(run))
+    tables = (*build_report(run).tables, *of_kernels(run), *of_captures(run))
     found = {
         topic: [table.title.partition(",")[0] for table in under]
         for topic, under in by_topic(tables).items()

@@ -1,8 +1,8 @@
 import polars as pl
 
-from layerscope.report.evidence import capture_table, kernel_tables
 from layerscope.run import Run
 from tests import handmade
+from tests.report.run_evidence import of_captures, of_kernels
 
 
 def without(run: Run) -> Run:
@@ -12,7 +12,7 @@ def without(run: Run) -> Run:
 
 def test_the_kernels_of_the_median_pass() -> None:
     """Every kernel of every arm but the A/A arm, with what a pass adds up to."""
-    reference, fused = kernel_tables(handmade.run())
+    reference, fused = of_kernels(handmade.run())
     assert reference.title == "kernels of reference, the median pass"
     assert [column.title for column in reference.columns] == [
         *("kernel", "region", "role", "stream"),
@@ -32,7 +32,7 @@ def test_the_kernels_of_the_median_pass() -> None:
 
 def test_anchors_by_capture() -> None:
     """One row a capture, arms in the order of the study, the A/A arm last."""
-    (table,) = capture_table(handmade.run())
+    (table,) = of_captures(handmade.run())
     assert table.rows == tuple(
         (arm, capture, 6, pass_ns, pass_ns, pass_ns)
         for arm, pass_ns in handmade.PASS_NS.items()
@@ -43,13 +43,13 @@ def test_anchors_by_capture() -> None:
 def test_nothing_was_measured() -> None:
     """A run without rows has no such tables."""
     run = without(handmade.run())
-    assert list(kernel_tables(run)) == []
-    assert list(capture_table(run)) == []
+    assert of_kernels(run) == []
+    assert of_captures(run) == []
 
 
 def test_an_arm_that_was_not_recorded() -> None:
     """Only arms with kernels have a table."""
     run = handmade.run()
     kernels = run.kernels.filter(pl.col("arm") == "fused")
-    found = kernel_tables(Run(run.header, run.samples, kernels, run.path))
+    found = of_kernels(Run(run.header, run.samples, kernels, run.path))
     assert [table.title for table in found] == ["kernels of fused, the median pass"]

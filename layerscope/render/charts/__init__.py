@@ -5,21 +5,30 @@ tooltips what its marks are. Its colours are those for a light page; `dark` give
 those for a dark one. What has nothing to draw is None.
 """
 
-from layerscope.render.charts.bounds import limits
+from layerscope.render.charts.bounds import limits, limits_of
 from layerscope.render.charts.causes import ledger
 from layerscope.render.charts.look import dark, svg
-from layerscope.render.charts.regions import shares
-from layerscope.render.charts.spread import samples
-from layerscope.render.charts.takeouts import knockouts
-from layerscope.render.charts.timeline import timeline, timeline_of
+from layerscope.render.charts.regions import shares, shares_of
+from layerscope.render.charts.spread import samples, samples_of
+from layerscope.render.charts.takeouts import knockouts, knockouts_of
+from layerscope.render.charts.timeline import (
+    pictured_timeline,
+    timeline,
+    timeline_of,
+)
 
 __all__ = [
     "dark",
     "knockouts",
+    "knockouts_of",
     "ledger",
     "limits",
+    "limits_of",
+    "pictured_timeline",
     "samples",
+    "samples_of",
     "shares",
+    "shares_of",
     "svg",
     "timeline",
     "timeline_of",

@@ -1,6 +1,6 @@
 """How far every arm is from what order, bytes and dependencies alone would cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -19,6 +19,7 @@ from layerscope.render.charts.look import (
 )
 from layerscope.run import Run
 from layerscope.run_header import Bound
+from layerscope.study import AA_SUFFIX
 from layerscope.units import format_bytes, format_number, format_things, time_scale
 
 _ROW: Final = 28  # pixels
@@ -40,14 +41,28 @@ def limits(run: Run) -> alt.LayerChart | None:
     Returns:
         None where no bound was measured.
     """
-    if not run.header.bounds:
-        return None
     times = pass_times(run.samples)
-    found = {arm.name: anchor(times, arm.name) for arm in run.header.study.arms}
-    anchors = {arm: each for arm, each in found.items() if each.samples}
-    rows = [
-        _row(place, bound, anchors) for place, bound in enumerate(run.header.bounds)
-    ]
+    arms = (arm.name for arm in run.header.study.arms)
+    return limits_of(run.header.bounds, {arm: anchor(times, arm) for arm in arms})
+
+
+def limits_of(
+    bounds: Sequence[Bound], found: Mapping[str, Estimate]
+) -> alt.LayerChart | None:
+    """As `limits`, for who has the anchors already.
+
+    Args:
+        bounds: from above.
+        found: the anchors, by arm; that of the A/A arm is not drawn.
+    """
+    if not bounds:
+        return None
+    anchors = {
+        arm: each
+        for arm, each in found.items()
+        if each.samples and not arm.endswith(AA_SUFFIX)
+    }
+    rows = [_row(place, bound, anchors) for place, bound in enumerate(bounds)]
     scale = time_scale(
         [each.value for each in anchors.values()] + [row["to"] for row in rows]
     )
@@ -69,8 +84,8 @@ def _bounds(rows: Rows, axis: alt.Axis) -> tuple[alt.Chart, alt.Chart]:
     left = told_rows([f"{row['chain']}: {row['bound']}" for row in rows])
     right = told_rows([row["told"] for row in rows], orient="right")
     return (
-        bars.encode(x=alt.X("from:Q", axis=axis), x2="to:Q", y=left),
-        whiskers.encode(x=alt.X("low:Q", axis=axis), x2="high:Q", y=right),
+        bars.encode(x=alt.X("from:Q", axis=axis), x2=alt.X2("to:Q"), y=left),
+        whiskers.encode(x=alt.X("low:Q", axis=axis), x2=alt.X2("high:Q"), y=right),
     )
 
 
@@ -92,7 +107,7 @@ def _anchors(anchors: dict[str, Estimate], axis: alt.Axis) -> Iterator[alt.Chart
             clip=False,
             color=colours.FASTER.light,
         )
-        yield name.encode(x=at, y=alt.value(0), text="arm:N")
+        yield name.encode(x=at, y=alt.value(0), text=alt.Text("arm:N"))
 
 
 def _row(place: int, bound: Bound, anchors: dict[str, Estimate]) -> dict[str, Any]:

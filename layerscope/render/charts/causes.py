@@ -104,7 +104,7 @@ def _chart(found: Ledger, rows: Rows) -> alt.LayerChart:
     base = alt.Chart(data(rows)).encode(tooltip=_TOLD)
     bars = base.mark_bar(height=_BAR, clip=True, opacity=0.8).encode(
         x=alt.X("from:Q", axis=axis, scale=across),
-        x2="to:Q",
+        x2=alt.X2("to:Q"),
         y=left,
         color=alt.Color(
             "kind:N",
@@ -114,7 +114,7 @@ def _chart(found: Ledger, rows: Rows) -> alt.LayerChart:
     )
     whiskers = base.mark_rule(
         strokeWidth=1.5, color=colours.TEXT.light, clip=True
-    ).encode(x=alt.X("low:Q", axis=axis, scale=across), x2="high:Q", y=right)
+    ).encode(x=alt.X("low:Q", axis=axis, scale=across), x2=alt.X2("high:Q"), y=right)
     ends = _ends(found)
     arms = alt.Chart(data(ends)).encode(
         x=alt.X("at:Q", axis=axis, scale=across), tooltip=tooltips(arm="arm")
@@ -123,7 +123,11 @@ def _chart(found: Ledger, rows: Rows) -> alt.LayerChart:
     left_arm, right_arm = (
         alt.Chart(data([end]))
         .mark_text(dy=-6, baseline="bottom", align=align, clip=False)
-        .encode(x=alt.X("at:Q", axis=axis, scale=across), y=alt.value(0), text="arm:N")
+        .encode(
+            x=alt.X("at:Q", axis=axis, scale=across),
+            y=alt.value(0),
+            text=alt.Text("arm:N"),
+        )
         for end, align in zip(ends, _OUTWARDS, strict=True)
     )
     layers = alt.layer(rules, bars, whiskers, left_arm, right_arm)

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from io import StringIO
 from math import isfinite
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Self, cast
 
 import altair as alt
 import msgspec
+from altair.utils.schemapi import debug_mode
 
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.regions import in_order
@@ -94,7 +95,8 @@ def finished(
         zooms: whether the wheel zooms the horizontal axis, and dragging moves along.
     """
     told = alt.TitleParams(text=title, subtitle=list(subtitles))
-    sized = chart.properties(title=told, width=CONTAINER, height=height)
+    sized = chart.copy(deep=False)
+    sized["title"], sized["width"], sized["height"] = told, CONTAINER, height
     if zooms:
         zoom = alt.selection_interval(name="zoom", bind="scales", encodings=["x"])
         sized = sized.add_params(zoom)
@@ -115,9 +117,18 @@ def svg(chart: alt.LayerChart) -> str:
     return picture.getvalue()
 
 
+class _Rows(alt.InlineData):
+    """Data that copies of a chart share: altair copies a chart at almost every step."""
+
+    def __deepcopy__(self, memo: object = None) -> Self:
+        """Itself, for nobody changes it."""
+        return self
+
+
 def data(rows: Rows) -> alt.InlineData:
     """`rows` as the data of a chart, however many: altair refuses many frames' rows."""
-    return alt.InlineData(values=[_finite(row) for row in rows])
+    with debug_mode(False):  # noqa: FBT003 (checks every row, though all are alike)
+        return _Rows(values=[_finite(row) for row in rows])
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

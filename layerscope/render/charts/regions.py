@@ -1,10 +1,12 @@
 """Where the time of a pass of every arm goes, region by region."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import altair as alt
 import polars as pl
 
+from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.analyze.statistics import anchor, pass_times
 from layerscope.experiment import CAPTURED
@@ -48,14 +50,26 @@ def shares(run: Run) -> alt.LayerChart | None:
     Returns:
         None where no kernels were recorded.
     """
-    regions = region_table(pass_shares(run.kernels)).filter(
-        pl.col("experiment") == CAPTURED
-    )
+    captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
+    times = pass_times(run.samples)
+    arms = (arm.name for arm in run.header.study.all_arms)
+    anchors = {arm: anchor(times, arm) for arm in arms}
+    return shares_of(region_table(pass_shares(captured)), anchors)
+
+
+def shares_of(
+    regions: pl.DataFrame, anchors: Mapping[str, Estimate]
+) -> alt.LayerChart | None:
+    """As `shares`, for who has the shares already.
+
+    Args:
+        regions: `shares.region_table` of the captured graphs.
+        anchors: of every arm, from above.
+    """
     if regions.is_empty():
         return None
-    arms = [
-        arm.name for arm in run.header.study.all_arms if arm.name in set(regions["arm"])
-    ]
+    profiled = set(regions["arm"])
+    arms = [arm for arm in anchors if arm in profiled]
     rows = [part for arm in arms for part in _parts(regions, arm)]
     scale = time_scale([row["to"] for row in rows])
     x = alt.X("from:Q", axis=time_axis(scale.unit, scale.ns, title="a profiled pass"))
@@ -63,13 +77,13 @@ def shares(run: Run) -> alt.LayerChart | None:
     bars = alt.Chart(data(rows)).mark_bar(height=_BAR)
     bars = bars.encode(
         x=x,
-        x2="to:Q",
+        x2=alt.X2("to:Q"),
         y=y,
         color=region_colour(regions["region"], legend()),
         opacity=alt.Opacity("opacity:Q", scale=None),
         tooltip=_TOLD,
     )
-    anchors = alt.Chart(data(_anchors(run, arms))).mark_point(
+    marks = alt.Chart(data(_anchors(anchors, arms))).mark_point(
         shape="diamond",
         size=70,
         filled=True,
@@ -78,11 +92,11 @@ def shares(run: Run) -> alt.LayerChart | None:
         stroke=colours.PAGE.light,
         strokeWidth=1,
     )
-    anchors = anchors.encode(
-        x="at:Q", y=y, tooltip=tooltips(arm="arm", told="anchor, 95 % interval")
+    marks = marks.encode(
+        x=alt.X("at:Q"), y=y, tooltip=tooltips(arm="arm", told="anchor, 95 % interval")
     )
     return finished(
-        alt.layer(bars, anchors),
+        alt.layer(bars, marks),
         "where the time of a profiled pass goes",
         ["mean shares, which add up; pale: gaps; diamond: the anchor, unprofiled"],
         height=alt.Step(_ROW),
@@ -121,9 +135,8 @@ def _told(row: dict[str, Any], total_ns: float) -> dict[str, Any]:
     }
 
 
-def _anchors(run: Run, arms: list[str]) -> Rows:
-    times = pass_times(run.samples)
-    found = {arm: anchor(times, arm) for arm in arms}
+def _anchors(anchors: Mapping[str, Estimate], arms: list[str]) -> Rows:
+    found = {arm: anchors[arm] for arm in arms if anchors[arm].samples}
     return [
         {
             "arm": arm,
@@ -131,5 +144,4 @@ def _anchors(run: Run, arms: list[str]) -> Rows:
             "told": told_interval(each),
         }
         for arm, each in found.items()
-        if each.samples
     ]

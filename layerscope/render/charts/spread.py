@@ -1,5 +1,6 @@
 """How the times of passes scatter, and how well a difference can be known."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import altair as alt
@@ -41,22 +42,32 @@ def samples(run: Run) -> alt.LayerChart | None:
     Returns:
         None where no whole round was sampled.
     """
-    times = pass_times(run.samples).filter(
-        pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED
-    )
-    sampled = set(times["arm"])
-    arms = [arm.name for arm in run.header.study.all_arms if arm.name in sampled]
-    if not arms:
+    times = pass_times(run.samples)
+    arms = (arm.name for arm in run.header.study.all_arms)
+    return samples_of(times, {arm: anchor(times, arm) for arm in arms})
+
+
+def samples_of(
+    times: pl.DataFrame, anchors: Mapping[str, Estimate]
+) -> alt.LayerChart | None:
+    """As `samples`, for who has the anchors already.
+
+    Args:
+        times: from `pass_times`.
+        anchors: of every arm, from above.
+    """
+    sampled = {arm: each for arm, each in anchors.items() if each.samples}
+    if not sampled:
         return None
-    anchors = {arm: anchor(times, arm) for arm in arms}
-    around_ns = {arm: _around(anchors, arm) for arm in arms}
-    labels = levels([[arm, format_ns(anchors[arm].value)] for arm in arms])
-    rounds = _dots(_rounds(times, around_ns)).encode(y=labels)
+    around_ns = {arm: _around(sampled, arm) for arm in sampled}
+    labels = levels([[arm, format_ns(each.value)] for arm, each in sampled.items()])
+    whole = times.filter(pl.col("phase") == ANCHOR, pl.col("experiment") == CAPTURED)
+    rounds = _dots(_rounds(whole, around_ns)).encode(y=labels)
     return finished(
-        alt.layer(rounds, *_marks(_estimates(anchors, around_ns))),
+        alt.layer(rounds, *_marks(_estimates(sampled, around_ns))),
         "scatter of unprofiled passes",
         _HOW,
-        height=_ROW * len(arms),
+        height=_ROW * len(sampled),
         zooms=True,
     )
 
@@ -85,14 +96,14 @@ def _marks(rows: Rows) -> tuple[alt.Chart, alt.Chart]:
     """The interval of every anchor, and the anchor in it."""
     base = alt.Chart(data(rows)).encode(
         y=alt.Y("top:Q"),
-        y2="bottom:Q",
+        y2=alt.Y2("bottom:Q"),
         tooltip=tooltips(arm="arm", told="anchor, 95 % interval"),
     )
     intervals = base.mark_rect(opacity=0.15, color=colours.TEXT.light, clip=True)
     middles = base.mark_rule(strokeWidth=2, color=colours.TEXT.light, clip=True)
     return (
-        intervals.encode(x=alt.X("low:Q"), x2="high:Q"),
-        middles.encode(x="part:Q"),
+        intervals.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q")),
+        middles.encode(x=alt.X("part:Q")),
     )
 
 

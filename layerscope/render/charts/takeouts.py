@@ -1,9 +1,10 @@
 """What regions cost by their shares, and by taking them out of the graph."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
+import polars as pl
 
 from layerscope.analyze.knockouts import KnockOut, knock_outs
 from layerscope.analyze.shares import pass_shares, region_table
@@ -47,12 +48,25 @@ def knockouts(run: Run) -> alt.LayerChart | None:
         arm.name: knock_outs(run.header, times, arm.name)
         for arm in run.header.study.arms
     }
-    rows = [(arm, each) for arm, regions in found.items() for each in regions]
+    if not any(found.values()):
+        return None
+    return knockouts_of(found, region_table(pass_shares(run.kernels)))
+
+
+def knockouts_of(
+    knocked: Mapping[str, tuple[KnockOut, ...]], regions: pl.DataFrame
+) -> alt.LayerChart | None:
+    """As `knockouts`, for who has the shares already.
+
+    Args:
+        knocked: by arm, from above.
+        regions: `shares.region_table`.
+    """
+    rows = [(arm, each) for arm, found in knocked.items() for each in found]
     if not rows:
         return None
     keys = ("arm", "experiment", "region", "share_mean_ns")
-    table = region_table(pass_shares(run.kernels)).select(keys)
-    shares = {tuple(key): share for *key, share in table.iter_rows()}
+    shares = {tuple(key): share for *key, share in regions.select(keys).iter_rows()}
     points = [
         point
         for place, (arm, each) in enumerate(rows)
@@ -82,7 +96,7 @@ def _chart(
     hollow = shares.mark_point(size=150, filled=False, strokeWidth=2, opacity=1)
     filled = out.mark_point(size=55, filled=True, opacity=1)
     return alt.layer(
-        whiskers.encode(x="low:Q", x2="high:Q"),
+        whiskers.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q")),
         hollow.encode(x=at, shape=_shape(), color=region_colour(names, legend())),
         filled.encode(x=at, shape=_shape(), color=region_colour(names, None)),
     )

@@ -78,11 +78,24 @@ def timeline_of(kernels: pl.DataFrame, arms: Sequence[str]) -> alt.LayerChart | 
         kernels: `schema.KERNELS`, whole replays.
         arms: which of them, from above.
     """
-    pictured = pictured_kernels(kernels.filter(pl.col("arm").is_in(list(arms))))
-    if pictured.is_empty():
+    wanted = kernels.filter(pl.col("arm").is_in(list(arms)))
+    return pictured_timeline(pictured_kernels(wanted), arms)
+
+
+def pictured_timeline(
+    pictured: pl.DataFrame, arms: Sequence[str]
+) -> alt.LayerChart | None:
+    """As `timeline_of`, for who has the passes already.
+
+    Args:
+        pictured: `median_pass.pictured_kernels` of one experiment.
+        arms: which of them, from above.
+    """
+    wanted = pictured.filter(pl.col("arm").is_in(list(arms)))
+    if wanted.is_empty():
         return None
     order = {arm: place for place, arm in enumerate(arms)}
-    ordered = with_tracks(pictured, _LINES).sort(
+    ordered = with_tracks(wanted, _LINES).sort(
         pl.col("arm").replace_strict(order), "stream", "track", maintain_order=True
     )
     lanes = pl.struct(*_LINES, "track").rle_id().cast(pl.Int64)
