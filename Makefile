@@ -21,7 +21,7 @@ DEV_READY := $(VENV)/ready-dev
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help profile browsers test check readme notebooks docs benchmark clean
+.PHONY: help profile browsers test check readme notebooks pictures docs benchmark clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,10 @@ readme: $(DEV_READY) ## write the outputs in README and docs anew from fixtures/
 
 notebooks: $(DEV_READY) ## run the notebooks, write their pages in docs/ anew
 	@$(RUN) tools/notebook_pages.py
+
+# Those in a browser need what `make browsers` installs; ARGS takes some of them.
+pictures: $(DEV_READY) ## take the pictures in docs/images anew from fixtures/
+	@$(RUN) -m tools.pictures $(ARGS)
 
 # A broken link, a missing anchor or a page that is not in the nav fails. No network.
 docs: export NO_MKDOCS_2_WARNING := 1

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from layerscope.errors import RecordError
+from layerscope.passes import PASS_KEYS, REPLAY_KEYS, first_pass
 from layerscope.run import (
     EDGES_FILE,
     HEADER_FILE,
@@ -21,7 +22,6 @@ from layerscope.run import (
 from layerscope.run_header import read_header
 from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty
 
-_REPLAY: Final = ("arm", "experiment", "capture", "round", "replay")
 _ROWS: Final = 24 << 10  # more take more memory, fewer more time
 
 
@@ -68,7 +68,7 @@ def read_replays(path: Path | str, rows: int = _ROWS) -> Iterator[pl.DataFrame]:
             break
         offset += part.height
         joined = pl.concat([begun, part])
-        replay = joined.select(pl.struct(_REPLAY).rle_id()).to_series()
+        replay = joined.select(pl.struct(REPLAY_KEYS).rle_id()).to_series()
         height = replay.search_sorted(replay[-1])  # of all but the last replay
         begun = joined.slice(height)
         if height:
@@ -91,17 +91,15 @@ def read_spans(path: Path | str) -> pl.DataFrame:
     file = Path(path) / KERNELS_FILE
     index, end = pl.col("pass_index"), pl.col("end_ns")
     ends = pl.col("pass_start_ns") + pl.col("start_ns") + pl.col("duration_ns")
-    passes = (
-        pl.scan_parquet(file)
-        .group_by(*_REPLAY, "pass_index")
-        .agg(ends.max().alias("end_ns"))
-    )
-    second = index.filter(index >= 0).sort().head(2).last()
+    passes = pl.scan_parquet(file).group_by(PASS_KEYS).agg(ends.max().alias("end_ns"))
     return (
         _collect(passes, file)
-        .group_by(_REPLAY)
-        .agg(begin_ns=end.filter(index < second).max().fill_null(0), end_ns=end.max())
-        .sort(_REPLAY)
+        .group_by(REPLAY_KEYS)
+        .agg(
+            begin_ns=end.filter(index <= first_pass()).max().fill_null(0),
+            end_ns=end.max(),
+        )
+        .sort(REPLAY_KEYS)
     )
 
 

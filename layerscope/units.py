@@ -72,15 +72,29 @@ def time_scale(values_ns: Iterable[float]) -> TimeScale:
     return MILLISECONDS if largest >= NS_PER_MS else MICROSECONDS
 
 
-def estimate_scale(*values_ns: float) -> TimeScale:
+def estimate_scale(
+    value_ns: float, low_ns: float, high_ns: float, digits: int = _ESTIMATE_DIGITS
+) -> TimeScale:
     """One unit and one number of decimals for an estimate, its interval and parts.
 
+    There are as many decimals as show half the interval, which would else round to
+    nothing beside a large value, but none below a nanosecond for its sake.
+
     Args:
-        values_ns: the estimate and the ends of its interval, nanoseconds.
+        value_ns: the estimate, nanoseconds.
+        low_ns: lower end of its interval.
+        high_ns: upper end of its interval.
+        digits: significant digits of the largest of them, at least.
     """
+    values_ns = (value_ns, low_ns, high_ns)
     largest = max((abs(v) for v in values_ns if math.isfinite(v)), default=0)
     unit, scale = _unit(largest, _TIMES)
-    return TimeScale(unit, scale, _decimals(largest / scale, _ESTIMATE_DIGITS))
+    decimals = _decimals(largest / scale, digits)
+    half_ns = (high_ns - low_ns) / 2
+    if math.isfinite(half_ns) and half_ns > 0:
+        places = math.ceil(math.log10(scale / half_ns))
+        decimals = max(decimals, min(places, round(math.log10(scale))))
+    return TimeScale(unit, scale, decimals)
 
 
 def format_bytes(value: float) -> str:
@@ -119,6 +133,19 @@ def format_estimate(
     )
     share = format_percent(relative, signed=True)
     return f"{value} {scale.unit} ({share}, 95 % {low} … {high})"
+
+
+def format_interval(value_ns: float, low_ns: float, high_ns: float) -> str:
+    """A time with its 95 % interval: ``40.00 µs (39.90 … 40.10)``.
+
+    Args:
+        value_ns: the time, nanoseconds.
+        low_ns: lower end of its interval.
+        high_ns: upper end of its interval.
+    """
+    scale = estimate_scale(value_ns, low_ns, high_ns, _DIGITS)
+    value, low, high = map(scale.format, (value_ns, low_ns, high_ns))
+    return f"{value} {scale.unit} ({low} … {high})"
 
 
 def format_count(value: int) -> str:

@@ -16,22 +16,30 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
 TIMEOUT_MS = 15_000
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu"),
+    *("--disable-background-networking", "--no-first-run"),
+)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
     """One browser for all tests; each opens pages of its own."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed"
-    )
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium")
     if program is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=program, args=[*FLAGS, "--no-first-run"]
-        )
+        pytest.skip("there is no Chromium: make browsers")
+    with started(program) as browser:
+        yield browser
+
+
+@contextmanager
+def started(program: str) -> Iterator["Browser"]:
+    """The Chromium at `program`, driven by playwright."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (not everywhere)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield browser
         browser.close()
 

@@ -9,6 +9,15 @@ import pytest
 
 from tests import plugins
 from tests.browser import chromium  # noqa: F401 (a fixture)
+from tests.needed import BROWSERS, is_required, missing
+
+
+def pytest_collection_modifyitems() -> None:
+    """Stop where tests of pictures would skip, and must not, as in CI."""
+    lacking = ", ".join(missing()) if is_required() else ""
+    if lacking:
+        msg = f"{BROWSERS} says that all is needed, and there is no {lacking}"
+        raise pytest.UsageError(msg)
 
 
 @pytest.fixture(autouse=True)

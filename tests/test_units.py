@@ -42,13 +42,21 @@ def test_a_signed_time_has_its_sign_unless_it_is_zero() -> None:
     [
         ((-14_200, -14_600, -13_800), units.TimeScale("µs", 1_000, 1)),
         ((9, -12, math.inf), units.TimeScale("ns", 1, 1)),
-        ((math.nan,), units.TimeScale("ns", 1, 0)),
+        ((math.nan, math.nan, math.nan), units.TimeScale("ns", 1, 0)),
+        ((-165_012, -165_100, -164_924), units.TimeScale("µs", 1_000, 2)),
+        ((-165_012, -165_112, -164_912), units.TimeScale("µs", 1_000, 1)),
+        ((-165_012, -165_012.1, -165_011.9), units.TimeScale("µs", 1_000, 3)),
+        ((-165_012, -165_012, -165_012), units.TimeScale("µs", 1_000, 0)),
+        ((2_000_000, 1_999_700, 2_000_300), units.TimeScale("ms", 1_000_000, 4)),
     ],
 )
 def test_an_estimate_and_its_parts_share_a_scale(
-    values_ns: tuple[float, ...], scale: units.TimeScale
+    values_ns: tuple[float, float, float], scale: units.TimeScale
 ) -> None:
-    """Three digits of the largest finite value fix unit and decimals of all."""
+    """Three digits of the largest finite value, and more where the interval needs them.
+
+    None is below a nanosecond for the interval's sake.
+    """
     assert units.estimate_scale(*values_ns) == scale
 
 
@@ -110,6 +118,19 @@ def test_an_unknown_interval_is_dashes() -> None:
     """Bounds that are not finite, of too few samples, are dashes and not numbers."""
     text = units.format_estimate(38_120, -math.inf, math.inf, 0.5)
     assert text == "+38.1 µs (+50.0 %, 95 % – … –)"
+
+
+def test_a_narrow_interval_is_not_rounded_away() -> None:
+    """The ends differ from the change wherever they are a nanosecond apart."""
+    text = units.format_estimate(-165_012, -165_100, -164_924, -0.29)
+    assert text == "−165.01 µs (−29.0 %, 95 % −165.10 … −164.92)"
+
+
+def test_a_time_stands_before_its_interval() -> None:
+    """Four digits, and more where the interval needs them."""
+    assert units.format_interval(40_000, 39_900, 40_100) == "40.00 µs (39.90 … 40.10)"
+    text = units.format_interval(465_012, 464_924, 465_100)
+    assert text == "465.01 µs (464.92 … 465.10)"
 
 
 def test_counts_separate_thousands() -> None:

@@ -10,8 +10,9 @@ import polars as pl
 
 from layerscope.analyze.causes import Cause
 from layerscope.analyze.matching import match
-from layerscope.analyze.shares import GRAPH_PASS_KEYS, kernel_shares
+from layerscope.analyze.shares import kernel_shares
 from layerscope.analyze.typical import TypicalPass, typical_pass
+from layerscope.passes import GRAPH_PASS_KEYS
 from layerscope.run_header import KernelCost
 
 RECORD_CAUSES: Final[tuple[Cause, ...]] = tuple(

@@ -15,9 +15,8 @@ from layerscope.analyze.pass_parts import (
     recorded_pass,
 )
 from layerscope.analyze.statistics import anchor_ns
-from layerscope.analyze.swept import SweptRun, sweep_run
+from layerscope.analyze.swept import SweptRun
 from layerscope.experiment import CAPTURED
-from layerscope.run import Run
 
 NEAR_ONE_READ: Final = 1.25
 """Anchor over one read of all required bytes up to which only fewer bytes help: of an
@@ -70,7 +69,7 @@ class Diagnosis:
     """Kernels behind programmatic edges."""
 
 
-def diagnose(run: Run, arm: str) -> Diagnosis:
+def diagnosis_of(swept: SweptRun, arm: str) -> Diagnosis:
     """What limits `arm`; `Limit.UNKNOWN` with a reason where nothing is clear.
 
     It is memory where the anchor is near one read of its bytes, or, if that read is
@@ -85,16 +84,6 @@ def diagnose(run: Run, arm: str) -> Diagnosis:
     - launches: all other gaps, and kernels no longer than the smallest cold read;
     - memory: one read of the bytes that a pass requires;
     - compute: the rest.
-
-    Args:
-        run: what holds the arm.
-        arm: which one.
-    """
-    return diagnosis_of(sweep_run(run), arm)
-
-
-def diagnosis_of(swept: SweptRun, arm: str) -> Diagnosis:
-    """As `diagnose`, for who has swept the run already.
 
     Args:
         swept: what holds the arm.

@@ -10,12 +10,12 @@ import polars as pl
 from layerscope.analyze.occupancy import PROCESSORS, Needs, block_needs, lacking
 from layerscope.analyze.shares import kernel_shares
 from layerscope.environment import DeviceFacts
+from layerscope.passes import PASS_KEYS, REPLAY_KEYS
 
 FEWEST_LEAD_NS: Final = 300
 """Lead below which a kernel did not start early: a trigger at the end of the kernel
 before hides a launch, about 0.2 µs, and lets nothing of the two run side by side."""
 
-_REPLAY: Final = ("arm", "experiment", "capture", "round", "replay")
 _LAUNCH: Final = (
     *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
     *("registers", "static_shared_bytes", "dynamic_shared_bytes"),
@@ -70,14 +70,14 @@ def early_starts(
     if not programmatic:
         return ()
     told = ("name", *_LAUNCH)
-    ordered = kernels.sort(*_REPLAY, "node").with_columns(
-        _line=pl.struct(_REPLAY).rle_id()
+    ordered = kernels.sort(*REPLAY_KEYS, "node").with_columns(
+        _line=pl.struct(REPLAY_KEYS).rle_id()
     )
     earlier = [
         pl.col(name).shift(1).over("_line").alias(_BEFORE + name) for name in told
     ]
     swept = kernel_shares(ordered.with_columns(earlier).drop("_line"))
-    passes = swept.select(*_REPLAY, "pass_index").n_unique()
+    passes = swept.select(PASS_KEYS).n_unique()
     kinds = ["region", *told, *(_BEFORE + name for name in told)]
     found = (
         swept.filter(

@@ -4,8 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.intervals import sweep
-from layerscope.analyze.shares import PASS_KEYS, REPLAY_KEYS, increments
+from layerscope.analyze.shares import increments, swept_increments, swept_replays
+from layerscope.passes import PASS_KEYS, REPLAY_KEYS, first_pass, used_passes
 from layerscope.schema import KERNELS, Schema
 
 PICTURED: Final[Schema] = {
@@ -54,7 +54,7 @@ def pictured_kernels(
         An (arm, experiment) whose replays have fewer than three passes has no row.
     """
     if around is None:
-        return _finish(_used(_swept(kernels)))
+        return _finish(used_passes(_placed(_swept(kernels))))
     chosen = median_passes(kernels) if medians is None else medians
     replays = kernels.join(chosen, on=REPLAY_KEYS, how="semi")
     medians = chosen.select(*REPLAY_KEYS, _median="pass_index")
@@ -78,10 +78,7 @@ def whole_replays(kernels: pl.DataFrame) -> pl.DataFrame:
         `PICTURED`, sorted as from `pictured_kernels`; starts are since the first start
         of the replay, and places count from its second pass, the first used one.
     """
-    rows = _swept(kernels)
-    index = pl.col("pass_index")
-    first = index.filter(index >= 0).min().over(REPLAY_KEYS).fill_null(0)
-    return _finish(rows.with_columns(place=index - first - 1, _begin_ns=pl.lit(0)))
+    return _finish(_placed(_swept(kernels)).with_columns(_begin_ns=pl.lit(0)))
 
 
 def median_passes(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -123,27 +120,19 @@ def _swept(kernels: pl.DataFrame) -> pl.DataFrame:
     Starts and ends are since the replay's first start, as is ``_begin_ns``, the start
     of the kernel's pass.
     """
-    start = pl.col("pass_start_ns") + pl.col("start_ns")
-    absolute = kernels.with_columns(
-        start_ns=start, end_ns=start + pl.col("duration_ns")
-    )
-    swept = sweep(absolute, REPLAY_KEYS)
+    swept = swept_replays(kernels)
     before = pl.col("frontier_ns").shift(1).over(REPLAY_KEYS)
-    advance = pl.col("gap_ns") + pl.col("exclusive_ns")
-    return swept.with_columns(
-        _before_ns=before.fill_null(pl.col("start_ns")),
-        increment_ns=advance.sum().over(PASS_KEYS),
-    ).with_columns(_begin_ns=pl.col("_before_ns").first().over(PASS_KEYS))
-
-
-def _used(rows: pl.DataFrame) -> pl.DataFrame:
-    """The passes of a replay but its first and its last, and their places."""
-    index = pl.col("pass_index")
-    passes = rows.filter(index >= 0)
-    first, last = index.min().over(REPLAY_KEYS), index.max().over(REPLAY_KEYS)
-    return passes.with_columns(place=index - first - 1).filter(
-        index > first, index < last
+    return (
+        swept.with_columns(_before_ns=before.fill_null(pl.col("start_ns")))
+        .with_columns(_begin_ns=pl.col("_before_ns").first().over(PASS_KEYS))
+        .join(swept_increments(swept), on=PASS_KEYS, maintain_order="left")
     )
+
+
+def _placed(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` of whole replays with places from the second pass, the first used one."""
+    first = first_pass().over(REPLAY_KEYS).fill_null(0)
+    return rows.with_columns(place=pl.col("pass_index") - first - 1)
 
 
 def _finish(rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,11 +8,11 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.read_curve import FEWEST_READS, cold_read_ns
-from layerscope.analyze.shares import GRAPH_PASS_KEYS
 from layerscope.analyze.statistics import anchor_ns
 from layerscope.analyze.swept import SweptRun
 from layerscope.experiment import SERIAL
 from layerscope.layers.spec import LayerSpec
+from layerscope.passes import GRAPH_PASS_KEYS
 from layerscope.run_header import RunHeader
 from layerscope.study import AA_SUFFIX
 

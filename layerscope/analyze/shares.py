@@ -1,21 +1,11 @@
 """How the time of a pass divides among the regions of the layer, exactly."""
 
-from typing import Final
-
 import polars as pl
 
 from layerscope.analyze.intervals import sweep
+from layerscope.passes import PASS_KEYS, REPLAY_KEYS, used_passes
 from layerscope.regions import Region
 from layerscope.schema import PASS_SHARES
-
-REPLAY_KEYS: Final = ("arm", "experiment", "capture", "round", "replay")
-"""The columns that name a replay."""
-
-PASS_KEYS: Final = (*REPLAY_KEYS, "pass_index")
-"""The columns that name a pass."""
-
-GRAPH_PASS_KEYS: Final = PASS_KEYS[2:]
-"""The columns that name a pass of one (arm, experiment)."""
 
 
 def pass_shares(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -74,7 +64,20 @@ def kernel_shares(kernels: pl.DataFrame) -> pl.DataFrame:
         ``start_ns`` and ``end_ns`` are since the replay's first start, ``gap_ns`` and
         ``exclusive_ns`` as there: over a pass, their sums add up to its increment.
     """
-    return _used(sweep(_absolute(kernels), REPLAY_KEYS))
+    return used_passes(swept_replays(kernels))
+
+
+def swept_replays(kernels: pl.DataFrame) -> pl.DataFrame:
+    """As `kernel_shares`, of all passes, and of what comes before the first.
+
+    Returns:
+        With what `intervals.sweep` adds: Int64 ``frontier_ns`` too.
+    """
+    start = pl.col("pass_start_ns") + pl.col("start_ns")
+    absolute = kernels.with_columns(
+        start_ns=start, end_ns=start + pl.col("duration_ns")
+    )
+    return sweep(absolute, REPLAY_KEYS)
 
 
 def increments(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -96,7 +99,15 @@ def increments(kernels: pl.DataFrame) -> pl.DataFrame:
         Columns arm, experiment, capture, round, replay, pass_index and increment_ns,
         sorted by the former. For the same passes `pass_shares` adds up to the same.
     """
-    swept = sweep(_absolute(kernels), REPLAY_KEYS)
+    return used_passes(swept_increments(swept_replays(kernels)))
+
+
+def swept_increments(swept: pl.DataFrame) -> pl.DataFrame:
+    """As `increments`, of every pass, and of what comes before the first.
+
+    Args:
+        swept: from `swept_replays`.
+    """
     stretches = (
         swept.with_columns(_stretch=pl.struct(PASS_KEYS).rle_id())
         .group_by(*PASS_KEYS, "_stretch", maintain_order=True)
@@ -104,9 +115,8 @@ def increments(kernels: pl.DataFrame) -> pl.DataFrame:
     )
     after = pl.col("frontier_ns")
     before = after.shift(1).over(REPLAY_KEYS).fill_null(pl.col("start_ns"))
-    advanced = stretches.with_columns(increment_ns=after - before)
     return (
-        _used(advanced)
+        stretches.with_columns(increment_ns=after - before)
         .group_by(*PASS_KEYS)
         .agg(pl.col("increment_ns").sum())
         .sort(*PASS_KEYS)
@@ -157,19 +167,3 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
             "region",
         )
     )
-
-
-def _absolute(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Start and end since the replay's first start, in place of those in the pass."""
-    start = pl.col("pass_start_ns") + pl.col("start_ns")
-    return kernels.with_columns(start_ns=start, end_ns=start + pl.col("duration_ns"))
-
-
-def _used(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of all passes of a replay but its first, its last, and its head."""
-    index = pl.col("pass_index")
-    passes = rows.filter(index >= 0).with_columns(
-        _line=pl.struct(REPLAY_KEYS).rle_id()  # rows of a replay are neighbours
-    )
-    first, last = index.min().over("_line"), index.max().over("_line")
-    return passes.filter(index > first, index < last).drop("_line")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from layerscope.analyze.shares import REPLAY_KEYS
+from layerscope.passes import REPLAY_KEYS
 
 
 def stretches(pictured: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.shares import GRAPH_PASS_KEYS
+from layerscope.passes import GRAPH_PASS_KEYS
 
 _CODE: Final = (
     *("name", "grid_x", "grid_y", "grid_z"),

@@ -1,12 +1,13 @@
 """``layerscope export``: recorded passes as a trace for Perfetto."""
 
-import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from layerscope.errors import InputError, RecordError
+from layerscope.cli.files import check_output, output_file
+from layerscope.cli.interrupts import interruptible
+from layerscope.errors import InputError
 
 if TYPE_CHECKING:  # polars and protocol buffers, which --help does without
     from layerscope.render.perfetto import Exported
@@ -20,7 +21,7 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="The trace, a new file; ui.perfetto.dev shows it.",
+            help="The trace, for ui.perfetto.dev; an older one is replaced.",
             metavar="FILE.pftrace",
         ),
     ],
@@ -47,11 +48,9 @@ def command(
 
     need("perfetto", "export")
     names = _names(arms)
-    _check(output)
-    try:
+    check_output(output, "run.pftrace")
+    with interruptible():
         exported = _export(run, output, names, every_pass=every_pass)
-    except OSError as error:
-        raise RecordError(_failure(output, error)) from error
     tell(f"{_sizes(exported)} in {output}; see them at https://ui.perfetto.dev")
 
 
@@ -66,36 +65,18 @@ def _names(arms: str | None) -> list[str]:
     return names
 
 
-def _check(output: Path) -> None:
-    """Refuse what could not be written, or would be lost, before any work."""
-    if output.exists():
-        msg = f"{output} already exists; choose another --output"
-        raise InputError(msg)
-    if not output.parent.is_dir():
-        msg = f"--output {output}: there is no folder {output.parent}"
-        raise InputError(msg)
-
-
 def _export(
     run: Path, output: Path, arms: list[str], *, every_pass: bool
 ) -> "Exported":
-    """Write the trace; it is there whole, or not at all."""
-    from layerscope.atomic import new_file
     from layerscope.render.perfetto import export_all, export_median
     from layerscope.replays import load_without_kernels
     from layerscope.run import load
 
     recorded = load_without_kernels(run) if every_pass else load(run)
-    with new_file(output) as file:
+    with output_file(output) as file:
         if every_pass:
             return export_all(recorded, file, arms)
         return export_median(recorded, file, arms)
-
-
-def _failure(output: Path, error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
-        return f"disk full while writing {output}; free some space and try again"
-    return f"cannot write {output} ({error.strerror}); choose another --output"
 
 
 def _sizes(exported: "Exported") -> str:

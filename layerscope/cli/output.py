@@ -10,7 +10,7 @@ from layerscope.cli.streams import abandon_stdout
 from layerscope.errors import InputError, RecordError
 from layerscope.render import console, json, timeline
 from layerscope.report import Report, build_report
-from layerscope.report.median_passes import median_passes
+from layerscope.report.median_passes import drawn_passes
 from layerscope.report.work import title
 from layerscope.run import Run
 
@@ -52,7 +52,7 @@ def print_passes(run: Run) -> None:
         RecordError: standard output cannot be written.
     """
     runs = [run] if run.draft is None else [run, run.draft]
-    drawn = [(each, passes) for each in runs if (passes := median_passes(each))]
+    drawn = [(each, passes) for each in runs if (passes := drawn_passes(each))]
     if not drawn:
         msg = f"{run.path} has no recorded pass to draw; layerscope show tells the rest"
         raise InputError(msg)

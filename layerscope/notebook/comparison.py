@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from layerscope.analyze import verdicts
 from layerscope.analyze.causes import Ledger
 from layerscope.render.fragment import report_fragment
+from layerscope.render.plain import plain
 from layerscope.report import Report
 
 
@@ -21,7 +22,7 @@ class Comparison(verdicts.Comparison):
     def __repr__(self) -> str:
         """The headline: the change, its interval, and its causes."""
         (headline, *_) = self.report.headlines
-        return f"<Comparison {headline.label}: {headline.text}>"
+        return plain(f"<Comparison {headline.label}: {headline.text}>")
 
     def _repr_html_(self) -> str:
         return report_fragment(self.report)

@@ -10,7 +10,7 @@ from layerscope import run as runs
 from layerscope.analyze.ledger import ledger
 from layerscope.errors import InputError
 from layerscope.render import charts
-from layerscope.report.comparison import check_arm
+from layerscope.report.comparison import arm_names, check_arm, check_arms
 
 _WIDTH: Final = 760  # pixels; notebooks do not say how wide they are
 
@@ -26,14 +26,15 @@ class Plots:
     run: runs.Run
 
     def timeline(
-        self, arms: Sequence[str] | None = None, *, dark: bool = False
+        self, arms: Sequence[str] | str | None = None, *, dark: bool = False
     ) -> alt.LayerChart:
         """The median pass of each arm, on one axis of time.
 
         Args:
-            arms: which, from above; None takes all but the A/A arm.
+            arms: which, from above, or one; None takes all but the A/A arm.
             dark: whether it is for a dark page.
         """
+        arms = [arms] if isinstance(arms, str) else arms
         for arm in arms or ():
             check_arm(self.run, arm)
         lacking = "no pass was recorded"
@@ -45,14 +46,16 @@ class Plots:
         """A waterfall from one arm to another, cause by cause.
 
         Args:
-            base: what is compared with; None is the first arm.
-            other: what is compared; None is the second arm.
+            base: what is compared with; None is the first arm, or the second where
+                `other` is the first.
+            other: what is compared; None is the second arm, or the first where `base`
+                is the second.
             dark: whether it is for a dark page.
         """
-        arms = [arm.name for arm in self.run.header.study.all_arms]
-        base, other = base or arms[0], other or arms[1]
-        for arm in (base, other):
-            check_arm(self.run, arm)
+        first, second, *_ = arm_names(self.run)
+        base = base or (second if other == first else first)
+        other = other or (first if base == second else second)
+        check_arms(self.run, (base, other))
         drawn = charts.ledger(ledger(self.run, base, other))
         return self._shown(drawn, f"no round has both {base} and {other}", dark=dark)
 

@@ -6,6 +6,7 @@ from html import escape
 from importlib.util import find_spec
 
 from layerscope import timeline
+from layerscope.render.plain import plain
 from layerscope.units import format_things
 
 _CHARTS = ("altair", "vl_convert")
@@ -28,7 +29,7 @@ class Timeline(timeline.Timeline):
             format_things(self.kernels.height, "kernel"),
             format_things(self.ranges.height, "range"),
         )
-        return f"{', '.join(counts)}, on {self.environment.device.name}"
+        return plain(f"{', '.join(counts)}, on {self.environment.device.name}")
 
     def _pictures(self) -> Iterator[str]:
         """A chart for every experiment that has passes to be shown."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from layerscope.render.region_names import region_name
 from layerscope.report import Cell, Column, Interval, Kind, Table, Traffic
+from layerscope.report.region_names import region_name
 from layerscope.units import (
     NOTHING,
     TimeScale,

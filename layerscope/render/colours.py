@@ -5,10 +5,11 @@ lack a cone, and all of them stand out from the page. Meaning never hangs on col
 alone; where it helps to tell things apart, a label says the same.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from layerscope.regions import Region
+from layerscope.regions import Region, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +78,27 @@ def colour_of(region: str, index: int = 0) -> Colour:
         index: which of the foreign regions it is, from 0; no matter for a layer's.
     """
     return REGION_COLOURS.get(region, _FOREIGN[index % len(_FOREIGN)])
+
+
+def colours_of(regions: Iterable[str]) -> dict[str, Colour]:
+    """The colour of each of `regions`, in order; foreign ones take theirs in turn."""
+    ordered = in_order(regions)
+    foreign = [name for name in ordered if name not in REGION_COLOURS]
+    return {
+        name: colour_of(name, foreign.index(name) if name in foreign else 0)
+        for name in ordered
+    }
+
+
+def named_colours() -> dict[str, Colour]:
+    """The colours that have a name here, by that name in small letters."""
+    return {
+        name.lower(): value
+        for name, value in globals().items()
+        if isinstance(value, Colour) and not name.startswith("_")
+    }
+
+
+def every_colour() -> tuple[Colour, ...]:
+    """All that a chart may have; some more than once."""
+    return (*named_colours().values(), *REGION_COLOURS.values())

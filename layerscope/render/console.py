@@ -21,6 +21,7 @@ from layerscope.render.cells import (
     table_scale,
     table_title,
 )
+from layerscope.render.plain import plain
 from layerscope.report import Fact, Report, Table
 from layerscope.units import TimeScale
 
@@ -32,8 +33,8 @@ _STYLES: Final = {"faster": "bold blue", "slower": "bold yellow"}
 def print_report(report: Report, console: Console | None = None) -> None:
     """Write `report` to `console`, standard output by default, in one go.
 
-    Text of the run (names of arms, regions, reasons) is never read as markup. Only a
-    terminal gets the blanks at the ends of lines.
+    Text of the run (names of arms, regions, reasons) is never read as markup, and no
+    terminal obeys it: see `plain`. Only a terminal gets the blanks at ends of lines.
 
     Raises:
         OSError: it could not be written.
@@ -49,12 +50,12 @@ def print_report(report: Report, console: Console | None = None) -> None:
 
 
 def _print_report(report: Report, console: Console) -> None:
-    console.print(Text(report.title, style="bold"))
+    console.print(_shown(report.title, "bold"))
     _print_header(report, console)
     for table in report.tables:
         scale = table_scale(table)
         console.print()
-        console.print(Text(table_title(table), style="bold"))
+        console.print(_shown(table_title(table), "bold"))
         wide = _grid(table, scale, is_wide=True)
         needed = console.measure(wide, options=console.options.update(width=_ENDLESS))
         has_room = needed.maximum <= console.width
@@ -62,9 +63,9 @@ def _print_report(report: Report, console: Console) -> None:
     if report.notes:
         console.print()
     for note in report.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+        console.print(_shown(f"note: {note}", "dim"))
     for warning in report.warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.print(_shown(f"warning: {warning}", "yellow"))
     for part in report.parts:
         console.print()
         _print_report(part, console)
@@ -72,7 +73,9 @@ def _print_report(report: Report, console: Console) -> None:
 
 def _print_header(report: Report, console: Console) -> None:
     for fact in report.headlines:
-        console.print(Text.assemble((f"{fact.label}: ", "bold"), fact.text))
+        console.print(
+            Text.assemble(_shown(f"{fact.label}: ", "bold"), _shown(fact.text))
+        )
     if report.headlines and report.facts:
         console.print()
     if report.facts:
@@ -84,7 +87,7 @@ def _facts(facts: tuple[Fact, ...]) -> Grid:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for fact in facts:
-        grid.add_row(Text(fact.label, style="dim"), Text(fact.text))
+        grid.add_row(_shown(fact.label, "dim"), _shown(fact.text))
     return grid
 
 
@@ -99,11 +102,9 @@ def _grid(table: Table, scale: TimeScale, *, is_wide: bool) -> Grid:
     shown = shown_columns(table)
     for index in shown:
         column = table.columns[index]
-        title = (
-            column.title
-            if is_wide
-            else "\n".join(wrap(column.title, _NARROW, break_long_words=False))
-        )
+        title = plain(column.title)
+        if not is_wide:
+            title = "\n".join(wrap(title, _NARROW, break_long_words=False))
         if is_text(column):
             grid.add_column(Text(title), overflow="fold")
         else:
@@ -119,7 +120,11 @@ def _grid(table: Table, scale: TimeScale, *, is_wide: bool) -> Grid:
 
 def _text(part: Part) -> Text:
     if part.role is Role.INTERVAL:
-        return Text(part.text, style="dim")
+        return _shown(part.text, "dim")
     if part.role is Role.VERDICT:
-        return Text(part.text, style=_STYLES.get(part.text, ""))
-    return Text(part.text)
+        return _shown(part.text, _STYLES.get(part.text, ""))
+    return _shown(part.text)
+
+
+def _shown(text: str, style: str = "") -> Text:
+    return Text(plain(text), style=style)

@@ -1,6 +1,7 @@
 """Reports as a piece of HTML, for notebooks, which bring colours and fonts.
 
-Names come from whoever wrote kernels and arms: all text is escaped.
+Names come from whoever wrote kernels and arms: all text is escaped, and
+control characters are written out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from typing import Final
 
 from layerscope.render.cells import Role
 from layerscope.render.grids import Grid, GridCell, grid
+from layerscope.render.plain import plain
 from layerscope.report import Fact, Report
 
 _FADED: Final = frozenset({Role.INTERVAL, Role.REQUIRED})
@@ -24,19 +26,19 @@ def report_fragment(report: Report) -> str:
 
 
 def _report(report: Report) -> Iterator[str]:
-    yield f"<p><strong>{escape(report.title)}</strong></p>"
+    yield f"<p><strong>{_escaped(report.title)}</strong></p>"
     yield from _list(_told(fact) for fact in report.headlines)
-    yield from _list(f"warning: {escape(text)}" for text in report.warnings)
+    yield from _list(f"warning: {_escaped(text)}" for text in report.warnings)
     for table in report.tables:
         yield from _table(grid(table))
     yield from _folded("facts", map(_told, report.facts))
-    yield from _folded("notes", map(escape, report.notes))
+    yield from _folded("notes", map(_escaped, report.notes))
     for part in report.parts:
         yield from _report(part)
 
 
 def _told(fact: Fact) -> str:
-    return f"<strong>{escape(fact.label)}</strong>: {escape(fact.text)}"
+    return f"<strong>{_escaped(fact.label)}</strong>: {_escaped(fact.text)}"
 
 
 def _list(items: Iterable[str]) -> Iterator[str]:
@@ -48,15 +50,15 @@ def _list(items: Iterable[str]) -> Iterator[str]:
 
 def _folded(title: str, items: Iterable[str]) -> Iterator[str]:
     for listed in _list(items):
-        yield f"<details><summary>{escape(title)}</summary>{listed}</details>"
+        yield f"<details><summary>{_escaped(title)}</summary>{listed}</details>"
 
 
 def _table(shown: Grid) -> Iterator[str]:
     yield f'<table style="{_TABLE}">'
-    yield f'<caption style="{_CAPTION}">{escape(shown.title)}</caption>'
+    yield f'<caption style="{_CAPTION}">{_escaped(shown.title)}</caption>'
     heads = (
         f'<th colspan="{head.span}" style="{_side(is_text=head.is_text)}">'
-        f"{escape(head.title)}</th>"
+        f"{_escaped(head.title)}</th>"
         for head in shown.heads
     )
     yield f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"
@@ -72,8 +74,12 @@ def _cell(cell: GridCell, *, is_total: bool) -> str:
         style += ";opacity:0.7"
     if is_total or cell.role is Role.VERDICT:
         style += ";font-weight:bold"
-    return f'<td style="{style}">{escape(cell.text)}</td>'
+    return f'<td style="{style}">{_escaped(cell.text)}</td>'
 
 
 def _side(*, is_text: bool) -> str:
     return _LEFT if is_text else _RIGHT
+
+
+def _escaped(text: str) -> str:
+    return escape(plain(text))

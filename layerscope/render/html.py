@@ -18,11 +18,12 @@ from markupsafe import Markup
 
 from layerscope.analyze.median_pass import median_passes_of, pictured_kernels
 from layerscope.experiment import CAPTURED
-from layerscope.regions import in_order
 from layerscope.render import charts, colours
 from layerscope.render.chart_scripts import ChartScripts
+from layerscope.render.charts.look import painted
 from layerscope.render.colours import Colour
 from layerscope.render.grids import Grid, grid
+from layerscope.render.plain import plain
 from layerscope.render.topics import Topic, by_topic
 from layerscope.report import Fact, Report, Table
 from layerscope.report.build import report_of
@@ -30,10 +31,6 @@ from layerscope.report.evidence import capture_table, kernel_tables
 from layerscope.report.measures import Measures, measures
 from layerscope.run import Run
 from layerscope.run_header import RunHeader
-
-_COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
-_AUTOSIZE: Final = {"type": "fit-x", "contains": "padding"}
-"""A chart is as wide as the page, and as high as its rows need."""
 
 _FLAG: Final = re.compile(r"(--[a-z][a-z-]*)")
 _LEAD: Final = ("device", "step", "types", "inputs")
@@ -78,6 +75,9 @@ class Chapter:
     verdicts: tuple[Headline, ...]
     sections: tuple[Section, ...]
     regions: Mapping[str, Colour]
+    told_apart: str
+    """What the names of its charts and tables end in, as another chapter has them too;
+    empty in the first."""
 
 
 def render(run: Run, scripts: ChartScripts) -> str:
@@ -96,8 +96,8 @@ def render(run: Run, scripts: ChartScripts) -> str:
     return _template().render(
         run=run,
         chapters=chapters,
-        colours=_named_colours(),
-        shades=_shades(),
+        colours=colours.named_colours(),
+        shades={colour.light[1:]: colour for colour in colours.every_colour()},
         scripts=Markup(scripts.text()),  # noqa: S704 (escaped there)
     )
 
@@ -106,6 +106,7 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("layerscope.render", "page"),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -115,10 +116,15 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.jinja")
 
 
+def _shown(value: object) -> object:
+    """What the template writes: texts are others', unless marked up by us."""
+    return plain(value) if type(value) is str else value
+
+
 def _flags(text: str) -> Markup:
     """`text`, in which flags of commands never break over lines."""
     mark = Markup("<code>{}</code>")
-    parts = _FLAG.split(text)  # flags are at odd places
+    parts = _FLAG.split(plain(text))  # flags are at odd places
     return Markup("").join(
         mark.format(part) if place % 2 else part for place, part in enumerate(parts)
     )
@@ -135,8 +141,6 @@ def _chapter(run: Run, *, is_part: bool = False) -> Chapter:
     report = report_of(run, measured, is_part=is_part)
     facts = {fact.label: fact.text for fact in report.facts}
     limits = {f"limit of {arm.name}" for arm in run.header.study.all_arms}
-    regions = in_order(run.kernels["region"].unique())
-    foreign = [name for name in regions if name not in colours.REGION_COLOURS]
     return Chapter(
         report=report,
         lead=tuple(facts[label] for label in _LEAD if label in facts),
@@ -147,10 +151,8 @@ def _chapter(run: Run, *, is_part: bool = False) -> Chapter:
             _headline(fact) for fact in report.headlines if fact.label in limits
         ),
         sections=tuple(_sections(run, measured, report)),
-        regions={
-            name: colours.colour_of(name, foreign.index(name) if name in foreign else 0)
-            for name in regions
-        },
+        regions=colours.colours_of(run.kernels["region"]),
+        told_apart=f", {report.title}" if is_part else "",
     )
 
 
@@ -205,44 +207,13 @@ def _figure(chart: alt.LayerChart) -> Figure:
     """A chart whose title the page tells, in colours that follow the page."""
     spec = chart.to_dict(validate=False)  # which would take most of the time
     title = spec.pop("title")
-    spec.setdefault("autosize", _AUTOSIZE)
     return Figure(
         title=title["text"],
         subtitles=tuple(title.get("subtitle", ())),
-        spec={
-            key: value if key in ("data", "datasets") else _by_page(value)
-            for key, value in spec.items()
-        },
+        spec=painted(spec, _by_page),
     )
 
 
-def _by_page(value: Any) -> Any:  # noqa: ANN401 (any JSON)
-    """A specification with the names of the page's colours in place of light shades.
-
-    Data stays as it is.
-    """
-    if isinstance(value, dict):
-        return {
-            key: each if key == "data" else _by_page(each)
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return list(map(_by_page, value))
-    if isinstance(value, str) and _COLOUR.fullmatch(value):
-        return f"var(--c{value[1:]})"
-    return value
-
-
-def _named_colours() -> dict[str, Colour]:
-    """The colours that the style sheet names."""
-    return {
-        name.lower(): value
-        for name, value in vars(colours).items()
-        if isinstance(value, Colour) and not name.startswith("_")
-    }
-
-
-def _shades() -> dict[str, Colour]:
-    """Every colour that a chart may have, by its light shade without the mark."""
-    every = (*_named_colours().values(), *colours.REGION_COLOURS.values())
-    return {colour.light[1:]: colour for colour in every}
+def _by_page(light: str) -> str:
+    """The name that the style sheet gives a colour, by its light shade."""
+    return f"var(--c{light[1:]})"

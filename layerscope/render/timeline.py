@@ -16,9 +16,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from layerscope.regions import Region
-from layerscope.render.region_names import region_name
+from layerscope.render.plain import plain
 from layerscope.report import Cell
 from layerscope.report.median_passes import MedianPass, Row, Stretch
+from layerscope.report.region_names import region_name
 from layerscope.units import (
     TimeScale,
     format_ns,
@@ -36,6 +37,9 @@ _FEWEST: Final = 16
 
 _TICK: Final = 9
 """Cells between two ticks of the axis, at least."""
+
+_GAPPY: Final = 10
+"""Gaps are shown beside kernels where they take this part of a cell: a tenth."""
 
 _STYLES: Final[Mapping[str, str]] = {
     Region.ATTENTION.value: "blue",
@@ -56,14 +60,21 @@ class Signs:
     thin: str
     """A kernel, where less than half of the cell is taken."""
 
+    mixed: str
+    """Kernels and the gaps between them, where gaps take a tenth or more."""
+
     hidden: str
     gap: str
     line: str
     tick: str
 
 
-DRAWN: Final = Signs(kernel="█", thin="▌", hidden="░", gap="·", line="─", tick="┬")
-PLAIN: Final = Signs(kernel="#", thin="|", hidden="-", gap=".", line="-", tick="+")
+DRAWN: Final = Signs(
+    kernel="█", thin="▌", mixed="▓", hidden="░", gap="·", line="─", tick="┬"
+)
+PLAIN: Final = Signs(
+    kernel="#", thin="|", mixed="=", hidden="-", gap=".", line="-", tick="+"
+)
 """For what is not a terminal, or is one that lacks the others."""
 
 
@@ -119,10 +130,16 @@ class Bar:
     def _sign(self, cell: int, owner: Stretch, signs: Signs) -> str:
         if owner.kind != "kernel":
             return {"hidden": signs.hidden, "gap": signs.gap}[owner.kind]
-        busy = [each for each in self.row.stretches if each.kind == "kernel"]
-        taken_ns = sum(max(0, self._part(cell, each)) for each in busy)
         whole_ns = self.axis.edge(cell + 1) - self.axis.edge(cell)
-        return signs.kernel if 2 * taken_ns >= whole_ns else signs.thin
+        if 2 * self._taken(cell, "kernel") < whole_ns:
+            return signs.thin
+        has_gaps = _GAPPY * self._taken(cell, "gap") >= whole_ns
+        return signs.mixed if has_gaps else signs.kernel
+
+    def _taken(self, cell: int, kind: str) -> int:
+        """How much of a cell all stretches of a kind have."""
+        found = (each for each in self.row.stretches if each.kind == kind)
+        return sum(max(0, self._part(cell, each)) for each in found)
 
     def _part(self, cell: int, stretch: Stretch) -> int:
         """How much of a cell a stretch has; not positive where it is elsewhere."""
@@ -165,17 +182,20 @@ def _lines(
     number = max(*times, *map(len, heads))
     taken = _LABEL + 1 + len(heads) * (number + 1)
     axis = _axis(passes, max(_FEWEST, width - taken))
-    yield Text(f"{title}: median pass of each arm, in {scale.unit}", style="bold")
+    yield Text(
+        f"{plain(title)}: median pass of each arm, in {scale.unit}", style="bold"
+    )
     yield _grid(axis, number, _head(axis, scale, signs, heads))
     for each in passes:
         bars = [Bar(row, axis) for row in each.rows]
-        yield Text(each.title, style="bold")
+        yield Text(plain(each.title), style="bold")
         yield _grid(axis, number, _rows(each, bars, scale, signs))
         for lacking in _untold(bars):
             yield Text(f"too short to be seen here: {lacking}", style="dim")
         yield Text()
     half = f"in less than half of {format_ns(axis.cell_ns)}"
     yield Text(f"{signs.kernel} kernel, {signs.thin} {half}")
+    yield Text(f"{signs.mixed} kernels, with gaps in at least a tenth of that")
     yield Text(f"{signs.hidden} hidden behind others, {signs.gap} gap before a kernel")
 
 
@@ -229,7 +249,7 @@ def _rows(
     for bar in bars:
         region = bar.row.region
         is_first = region != before
-        label = region_name(region) if is_first else f"{_INDENT}beside it"
+        label = plain(region_name(region)) if is_first else f"{_INDENT}beside it"
         numbers = told[region] if is_first else ()
         text = Text(f" {bar.text(signs)}", style=_STYLES.get(region, ""))
         yield Text(label), text, *_numbers(numbers, scale)

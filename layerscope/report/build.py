@@ -12,6 +12,7 @@ from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.measures import Measures, measures
+from layerscope.report.region_names import region_name
 from layerscope.report.tables import against, tables, unfused_notes, why_unjudged
 from layerscope.report.verdicts import early_notes, verdicts
 from layerscope.report.work import noun, title
@@ -104,8 +105,8 @@ def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
     for decision in header.decisions:
         if decision.reason:
             yield (
-                f"{decision.arm}: {decision.region} ran on {decision.backend} "
-                f"({decision.reason})"
+                f"{decision.arm}: {region_name(decision.region)} ran on "
+                f"{decision.backend} ({decision.reason})"
             )
 
 
@@ -119,7 +120,7 @@ def _notes_on_regions(header: RunHeader, measured: Measures) -> Iterator[str]:
         if fewest != most:
             yield (
                 f"{row['arm']}: kernels a pass vary between {fewest} and {most} in "
-                f"{row['region']}"
+                f"{region_name(row['region'])}"
             )
 
 

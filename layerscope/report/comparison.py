@@ -41,15 +41,24 @@ def compare_arms(run: Run, arms: tuple[str, str]) -> Report:
     Raises:
         InputError: an arm is not in the run, or both are one.
     """
+    check_arms(run, arms)
+    drafts = () if run.draft is None else (run.draft,)
+    parts = tuple(_report(draft, arms) for draft in drafts if _has(draft, arms))
+    return _report(run, arms, parts)
+
+
+def check_arms(run: Run, arms: tuple[str, str]) -> None:
+    """Refuse two arms that cannot be compared.
+
+    Raises:
+        InputError: one is not in the run, or both are one.
+    """
     for arm in arms:
         check_arm(run, arm)
     if arms[0] == arms[1]:
         again = arm_names(run)[-1]
         msg = f"{arms[0]} is named twice; the same arm captured again is {again!r}"
         raise InputError(msg)
-    drafts = () if run.draft is None else (run.draft,)
-    parts = tuple(_report(draft, arms) for draft in drafts if _has(draft, arms))
-    return _report(run, arms, parts)
 
 
 def check_arm(run: Run, arm: str) -> None:

@@ -14,6 +14,8 @@ _KERNELS: Final = (
     Column("name", "kernel", Kind.TEXT),
     Column("region", "region", Kind.REGION),
     Column("role", "role", Kind.TEXT),
+    Column("grid", "grid", Kind.TEXT),
+    Column("block", "block", Kind.TEXT),
     Column("stream", "stream", Kind.COUNT),
     Column("start_ns", "start", Kind.CHANGE),
     Column("duration_ns", "duration", Kind.TIME),
@@ -30,6 +32,17 @@ _CAPTURES: Final = (
 )
 
 
+def launch_shape(what: str) -> pl.Expr:
+    """A column of texts such as ``132 × 1 × 1``; null where it was not recorded.
+
+    Args:
+        what: ``grid`` or ``block``, columns of `schema.KERNELS` without their axis.
+    """
+    return pl.concat_str([f"{what}_{axis}" for axis in "xyz"], separator=" × ").alias(
+        what
+    )
+
+
 def kernel_tables(header: RunHeader, pictured: pl.DataFrame) -> Iterator[Table]:
     """The kernels of every arm's median pass as captured, in order of starts.
 
@@ -40,7 +53,9 @@ def kernel_tables(header: RunHeader, pictured: pl.DataFrame) -> Iterator[Table]:
         header: of the run.
         pictured: `median_pass.pictured_kernels` of its captured graphs.
     """
-    median = pictured.filter(pl.col("place") == 0)
+    median = pictured.filter(pl.col("place") == 0).with_columns(
+        launch_shape("grid"), launch_shape("block")
+    )
     for arm in header.study.arms:
         rows = median.filter(pl.col("arm") == arm.name)
         if rows.height:

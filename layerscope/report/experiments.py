@@ -10,6 +10,7 @@ from layerscope.analyze.knockouts import KnockOut
 from layerscope.analyze.what_ifs import WhatIf
 from layerscope.experiment import CAPTURED, SERIAL
 from layerscope.report.document import Column, Interval, Kind, Table
+from layerscope.report.region_names import region_name
 from layerscope.run_header import RunHeader
 from layerscope.units import format_ns, format_things
 
@@ -115,7 +116,7 @@ def _disabled(
         return
     for arm, found in knocked.items():
         costs = [
-            f"{format_ns(each.disabled_ns)} of {each.region} "
+            f"{format_ns(each.disabled_ns)} of {region_name(each.region)} "
             f"({format_things(round(each.nodes), 'node')})"
             for each in found
         ]

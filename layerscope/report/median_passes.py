@@ -63,7 +63,7 @@ class MedianPass:
         return f"{self.arm}, {format_things(self.kernels, 'kernel')}"
 
 
-def median_passes(run: Run) -> tuple[MedianPass, ...]:
+def drawn_passes(run: Run) -> tuple[MedianPass, ...]:
     """The median pass of every arm of `run` as captured, but of the A/A arm.
 
     An arm without a used pass has none.

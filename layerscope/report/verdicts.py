@@ -6,6 +6,7 @@ from typing import Final
 from layerscope.analyze.diagnosis import Diagnosis, Limit
 from layerscope.analyze.early_starts import EarlyStart, Hindrance
 from layerscope.report.document import Column, Fact, Kind, Table
+from layerscope.report.region_names import region_name
 from layerscope.units import format_ns, format_number, format_percent, format_things
 
 _FIRST: Final = {
@@ -31,7 +32,7 @@ def verdicts(diagnoses: Mapping[str, Diagnosis]) -> Iterator[Fact]:
     for arm, found in diagnoses.items():
         first = found.reason or _FIRST[found.limit]
         if found.limit is Limit.COMPUTE and found.furthest:
-            first += f", those of {found.furthest} above all"
+            first += f", those of {region_name(found.furthest)} above all"
         evidence = "; ".join(_evidence(found))
         told = f" ({evidence})" if evidence else ""
         yield Fact(f"limit of {arm}", f"{found.limit}: {first}{told}")

@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.shares import PASS_KEYS
 from layerscope.analyze.typical import typical_pass
 from layerscope.graphs.skeleton import Stage
+from layerscope.passes import PASS_KEYS
 from layerscope.regions import Region
 
 _MUCH: Final = 3

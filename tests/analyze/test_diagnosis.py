@@ -4,7 +4,8 @@ import msgspec
 import polars as pl
 import pytest
 
-from layerscope.analyze.diagnosis import Diagnosis, Limit, diagnose
+from layerscope.analyze.diagnosis import Diagnosis, Limit, diagnosis_of
+from layerscope.analyze.swept import sweep_run
 from layerscope.run import Run
 from layerscope.run_header import Bound, ReadCost
 from tests import edited, handmade
@@ -20,7 +21,7 @@ def bound(name: str, pass_ns: float) -> Bound:
 
 def of(run: Run, arm: str = "fused") -> tuple[Limit, str, dict[Limit, float]]:
     """What limits an arm, why not, and the parts."""
-    found = diagnose(run, arm)
+    found = diagnosis_of(sweep_run(run), arm)
     return found.limit, found.reason, found.parts
 
 
@@ -149,7 +150,7 @@ def test_what_is_not_clear_is_unknown_with_a_reason(run: Run, reason: str) -> No
 
 def test_a_diagnosis_carries_its_evidence() -> None:
     """The anchor, what it is held against, the region to begin with, early starts."""
-    found = diagnose(edited.run(), "fused")
+    found = diagnosis_of(sweep_run(edited.run()), "fused")
     assert isinstance(found, Diagnosis)
     assert (found.anchor_ns, found.limits.benefit_ns) == (30_000, 4_000)
     assert found.furthest == "attention"

@@ -9,7 +9,8 @@ from layerscope.analyze.median_pass import (
     pictured_kernels,
     whole_replays,
 )
-from layerscope.analyze.shares import PASS_KEYS, increments, kernel_shares
+from layerscope.analyze.shares import increments, kernel_shares
+from layerscope.passes import PASS_KEYS
 from layerscope.schema import KERNELS, empty
 
 Kernel = tuple[int, str, int, int]  # pass, region, start in the replay, duration

@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from layerscope.analyze.median_pass import whole_replays
-from layerscope.analyze.shares import PASS_KEYS, increments, pass_shares
+from layerscope.analyze.shares import increments, pass_shares
 from layerscope.analyze.stretches import stretches
+from layerscope.passes import PASS_KEYS
 from layerscope.schema import KERNELS
 
 Kernel = tuple[int, str, int, int]  # pass, region, start in the replay, duration

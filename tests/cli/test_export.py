@@ -70,26 +70,23 @@ def test_a_run_without_kernels(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_an_output_that_exists(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is left as it is, and exit code 2 says so."""
+def test_an_older_trace(folder: Path) -> None:
+    """It is replaced once the new one is whole, and stays where there is none."""
     trace = folder.parent / "x.pftrace"
-    trace.write_text("mine", encoding="utf-8")
-    code, line = refusal(capsys, str(folder), "-o", str(trace))
-    assert code == 2
-    assert line == f"{trace} already exists; choose another --output"
-    assert trace.read_text(encoding="utf-8") == "mine"
+    trace.write_text("older", encoding="utf-8")
+    assert main(["export", str(folder), "-o", str(trace), "--arms", "none"]) == 2
+    assert trace.read_text(encoding="utf-8") == "older"
+    assert main(["export", str(folder), "-o", str(trace)]) == 0
+    assert len(read(trace.read_bytes()).processes) == 3
 
 
-def test_an_output_without_a_folder(
+def test_an_output_that_cannot_be(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder that is missing is named."""
-    trace = folder.parent / "none" / "x.pftrace"
-    code, line = refusal(capsys, str(folder), "-o", str(trace))
+    """A folder is refused, with the name of a file in it."""
+    code, line = refusal(capsys, str(folder), "-o", str(folder))
     assert code == 2
-    assert line == f"--output {trace}: there is no folder {trace.parent}"
+    assert line == f"{folder} is a folder; name a file in it: -o {folder}/run.pftrace"
 
 
 @pytest.mark.parametrize("more", [[], ["--all"]])

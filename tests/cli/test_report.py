@@ -1,3 +1,5 @@
+import errno
+import os
 import sys
 from pathlib import Path
 
@@ -69,32 +71,24 @@ def test_a_folder_is_no_page(
     assert refusal(capsys, folder, "-o", tmp_path) == (2, expected)
 
 
-def test_a_page_in_no_folder(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Folders are not made, as their names may be mistyped."""
-    output = tmp_path / "none" / "page.html"
-    expected = f"{tmp_path / 'none'} is not a folder; choose another --output"
-    assert refusal(capsys, folder, "-o", output) == (2, expected)
-
-
-def test_a_page_that_cannot_be_written(
+def test_a_full_disk(
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the disk says is in the message."""
+    """The older page stays, nothing else is left; exit code 1."""
 
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def fsync(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("layerscope.atomic.replace_files", refuse)
+    monkeypatch.setattr(os, "fsync", fsync)
     output = tmp_path / "page.html"
-    expected = (
-        f"cannot write {output}: No space left on device; choose another --output"
-    )
-    assert refusal(capsys, folder, "-o", output) == (2, expected)
+    output.write_text("older", encoding="utf-8")
+    expected = f"disk full while writing {output}; free some space and try again"
+    assert refusal(capsys, folder, "-o", output) == (1, expected)
+    assert output.read_text(encoding="utf-8") == "older"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "run"]
 
 
 def test_a_missing_extra(

@@ -47,6 +47,32 @@ def test_a_ledger_is_of_the_first_two_arms_or_of_those_named(run: Run) -> None:
     assert back.to_dict()["title"]["text"] == "from fused to reference"
 
 
+def test_a_ledger_of_one_named_arm_is_against_another(run: Run) -> None:
+    """The one not named is the first, or the second, whichever is left."""
+
+    def told(base: str | None, other: str | None) -> str:
+        title: str = run.plot.ledger(base, other).to_dict()["title"]["text"]
+        return title
+
+    assert told("fused", None) == "from fused to reference"
+    assert told(None, "reference") == "from fused to reference"
+    assert told(None, "fused") == "from reference to fused"
+
+
+def test_an_arm_against_itself_is_refused(run: Run) -> None:
+    """As `Run.compare` does, in one line that names the A/A arm."""
+    with pytest.raises(InputError, match=r"reference is named twice; .*\(A/A\)"):
+        run.plot.ledger("reference", "reference")
+
+
+def test_one_arm_needs_no_list(run: Run) -> None:
+    """A name alone is that arm, not its letters."""
+    alone = run.plot.timeline("fused").to_dict()
+    assert alone == run.plot.timeline(["fused"]).to_dict()
+    with pytest.raises(InputError, match="has no arm 'fusd'"):
+        run.plot.timeline("fusd")
+
+
 def test_what_was_not_measured_is_said() -> None:
     """A run without experiments has no knock-outs and no bounds to draw."""
     bare = Run.of(handmade.run())

@@ -10,8 +10,9 @@ from perfetto.common.query_result_iterator import QueryResultIterator
 from perfetto.trace_processor.platform import PlatformDelegate
 from perfetto.trace_processor.protos import ProtoFactory
 
+from tests.needed import VIEWER
+
 FOLDER = Path(__file__).parent
-VIEWER = FOLDER / "node_modules" / "@pinpoint-apm" / "perfetto-ui"
 
 
 def need_viewer() -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from operator import itemgetter
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ TRACKS = """() => Object.values(globals.state.trackGroups).flatMap(group =>
   group.tracks.map(id => {
     const row = document.getElementById('track_' + id);
     const at = row && row.getBoundingClientRect();
-    return [group.name, globals.state.tracks[id].name, at ? at.top : -1];
+    return [group.name, globals.state.tracks[id].name,
+      at ? at.top : -1, at ? at.height : 0];
   }))"""
 PLACES = """times => times.map(
   time => globals.frontendLocalState.timeScale.timeToPx(time))"""
@@ -58,18 +60,26 @@ def shown(
         server.shutdown()
 
 
+def rows(page: "Page") -> list[tuple[str, str, int, int]]:
+    """Process, track, top and height of every track, from the top; pixels."""
+    found = [
+        (group.rpartition(" ")[0], name, int(top), int(height))
+        for group, name, top, height in page.evaluate(TRACKS)  # "fused 2": its number
+        if height
+    ]
+    return sorted(found, key=itemgetter(2))
+
+
 def drawn(page: "Page", process: str, track: str) -> list[tuple[int, int]]:
     """The stretches of a track that have a colour, in pixels, but for hairlines.
 
     They are looked for above the texts, just below the upper edges of slices.
     """
     top = next(
-        top
-        for group, name, top in page.evaluate(TRACKS)
-        if group.startswith(process) and name == track
+        top for group, name, top, _ in rows(page) if (group, name) == (process, track)
     )
     picture = base64.b64encode(page.screenshot()).decode()
-    values = page.evaluate(PIXELS, [picture, int(top) + 5])
+    values = page.evaluate(PIXELS, [picture, top + 5])
     colours = [values[place : place + 3] for place in range(0, len(values), 4)]
     is_coloured = [max(colour) - min(colour) > 30 for colour in colours]
     edges = [

@@ -136,3 +136,11 @@ def test_foreign_regions_have_colours() -> None:
     assert len(set(found[:5])) == 5
     assert found[5] == found[0]
     assert colour_of("moe", 3) == REGION_COLOURS["moe"]
+
+
+def test_foreign_regions_take_their_colours_in_turn() -> None:
+    """Each has another; a layer's own keeps its colour, and ``other`` stays last."""
+    found = colours.colours_of(["other", "b_mine", "moe", "a_mine"])
+    assert list(found) == ["moe", "a_mine", "b_mine", "other"]
+    assert found["moe"] == colours.REGION_COLOURS["moe"]
+    assert len(set(found.values())) == 4

@@ -216,3 +216,32 @@ def test_a_file_gets_no_colours() -> None:
     assert not any("\x1b" in line for line in printed(report, width=80))
     lines = printed(report, width=80, is_terminal=True)
     assert any("\x1b[1;34mfaster" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_no_terminal_obeys_a_name(width: int) -> None:
+    """Titles and cells with control characters are written out, each in its row."""
+    name = "\x1b]0;mine\x07\x9b2J\n"
+    shown = r"\x1b]0;mine\x07\x9b2J\n"
+    report = Report(
+        title=name,
+        facts=(Fact(name, name),),
+        tables=(Table(name, (Column("name", name, Kind.TEXT),), ((name,),)),),
+        headlines=(Fact(name, name),),
+        notes=(name,),
+        warnings=(name,),
+    )
+    assert printed(report, width=width) == [
+        shown,
+        f"{shown}: {shown}",
+        "",
+        f"{shown}  {shown}",
+        "",
+        shown,
+        shown,
+        "─" * len(shown),
+        shown,
+        "",
+        f"note: {shown}",
+        f"warning: {shown}",
+    ]

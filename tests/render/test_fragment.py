@@ -66,6 +66,23 @@ def test_names_of_others_are_only_text() -> None:
     assert html.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)") == 10
 
 
+def test_control_characters_are_written_out() -> None:
+    """A page never holds what a terminal would obey."""
+    name = "\x1b]0;mine\x07\n"
+    html = report_fragment(
+        Report(
+            title=name,
+            facts=(Fact(name, name),),
+            tables=(Table(name, (Column("name", name, Kind.TEXT),), ((name,),)),),
+            headlines=(Fact(name, name),),
+            notes=(name,),
+            warnings=(name,),
+        )
+    )
+    assert html.count("\\x1b]0;mine\\x07\\n") == 10
+    assert all(line.isprintable() for line in html.split("\n"))
+
+
 def test_verdicts_and_totals_are_bold_and_numbers_stand_to_the_right() -> None:
     """Columns align, and what counts most is seen first."""
     columns = (Column("arm", "arm", Kind.TEXT), Column("at", "change", Kind.INTERVAL))

@@ -1,12 +1,14 @@
 """The page in a real browser: what it says, how it answers, and what it never does."""
 
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -16,8 +18,10 @@ from layerscope.render import colours
 from layerscope.render.chart_scripts import ChartScripts
 from layerscope.render.grids import grid
 from layerscope.render.html import render
+from layerscope.render.plain import plain
 from layerscope.report import build_report
 from layerscope.run import Run
+from layerscope.run_header import RunHeader
 from tests import edited, handmade
 from tests.browser import Opened, opened
 from tests.report.run_evidence import of_captures, of_kernels
@@ -28,11 +32,18 @@ if TYPE_CHECKING:
 TIMELINE = "#timeline-chart-1"
 HOSTILE = {
     "attend": "</script><script>alert('kernel')</script>",
-    "project": "<img src=x onerror=alert('image')> {{ 7 * 7 }}",
+    "project": "<img src=x onerror=alert('image')> {{ 7 * 7 }}\x1b]0;title\x07\n\x00",
     "experts": '"><svg onload="alert(\'svg\')">',
-    "moe": "<b>moe</b><script>alert('region')</script>",
+    "moe": "<b>moe</b><script>alert('region')</script>\x1b[31m\n",
 }
-HOSTILE_ARM = "fused</title><script>alert('arm')</script>"
+HOSTILE_ARM = "fused</title><script>alert('arm')</script>\x1b[2J\n\x00"
+PAPER_PIXELS = 688
+"""The width of A4 between margins of 14 mm, at 96 pixels an inch."""
+
+ALL_DRAWN = (
+    "() => [...document.querySelectorAll('.drawing')]"
+    ".every((each) => each.dataset.drawn || each.textContent)"
+)
 
 
 def whole_run() -> Run:
@@ -52,7 +63,20 @@ def hostile_run() -> Run:
         warnings=["raise --time-budget <script>alert('warning')</script>"],
         command=["layerscope", "</code><script>alert('command')</script>"],
     )
-    return replace(run, header=header, kernels=kernels)
+    return renamed(replace(run, header=header, kernels=kernels))
+
+
+def renamed(run: Run) -> Run:
+    """`run`, whose second arm has a hostile name."""
+    old, new = map(msgspec.json.encode, ("fused", HOSTILE_ARM))
+    header = msgspec.json.encode(run.header).replace(old, new)
+    arm = pl.col("arm").replace("fused", HOSTILE_ARM)
+    return replace(
+        run,
+        header=msgspec.json.decode(header, type=RunHeader),
+        samples=run.samples.with_columns(arm),
+        kernels=run.kernels.with_columns(arm),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +105,7 @@ def drawn(
     """The page once all its charts stand."""
     options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     with opened(browser, path, **options) as found:
-        found.page.wait_for_function(
-            "() => [...document.querySelectorAll('.drawing')]"
-            ".every((each) => each.dataset.drawn || each.textContent)"
-        )
+        found.page.wait_for_function(ALL_DRAWN)
         yield found
 
 
@@ -132,6 +153,17 @@ def test_nothing_complains_and_nothing_is_loaded(
         assert found.complaints == []
         assert found.dialogs == []
         assert found.requests == [path.as_uri()]
+
+
+@pytest.mark.parametrize("name", ["whole", "hostile", "empty"])
+def test_no_chart_is_warned_of(chromium: "Browser", pages: Path, name: str) -> None:
+    """What draws charts finds nothing in them that it must drop or settle."""
+    said: list[str] = []
+    with drawn(chromium, pages / f"{name}.html") as found:
+        found.page.on("console", lambda message: said.append(message.text))
+        found.page.reload()
+        found.page.wait_for_function(ALL_DRAWN)
+    assert said == []
 
 
 def test_the_page_forbids_requests(chromium: "Browser", pages: Path) -> None:
@@ -242,7 +274,7 @@ def test_facts_notes_and_warnings_are_there(chromium: "Browser", pages: Path) ->
             *part.notes,
             *part.warnings,
         )
-        if said not in text
+        if plain(said) not in text
     ]
     assert report.warnings
     assert missing == []
@@ -271,8 +303,31 @@ def test_hostile_names_are_text(chromium: "Browser", pages: Path) -> None:
         tooltip.wait_for()
         assert HOSTILE["attend"] in tooltip.inner_text()
         text = page.locator("main").text_content() or ""
-        assert [name for name in HOSTILE.values() if name not in text] == []
+        assert [name for name in HOSTILE.values() if plain(name) not in text] == []
         assert page.locator("main img, main b, main svg[onload]").count() == 0
+        assert found.dialogs == []
+
+
+def test_a_hostile_arm_is_text(chromium: "Browser", pages: Path) -> None:
+    """In the headline, verdicts, charts, tooltips, tables and names of parts."""
+    shown = plain(HOSTILE_ARM)
+    with drawn(chromium, pages / "hostile.html") as found:
+        page = found.page
+        for part in (".headline .label", ".verdicts dt", "#anchors tbody th"):
+            assert page.locator(part, has_text=shown).count() > 0, part
+        for chart in ("ledger", "timeline", "shares", "samples"):
+            texts = page.locator(f"#{chart}-chart-1 text").all_text_contents()
+            assert any(text.startswith("fused</title><") for text in texts), chart
+        bars = "#shares-chart-1 .mark-rect.role-mark path[aria-roledescription=bar]"
+        page.locator(f"{bars}:nth-child(7)").hover()
+        tooltip = page.locator("#vg-tooltip-element.visible")
+        tooltip.wait_for()
+        assert shown in tooltip.inner_text()
+        regions = page.locator(".scroll").evaluate_all(
+            "all => all.map((each) => each.ariaLabel)"
+        )
+        assert any(shown in region for region in regions)
+        assert not {"\x1b", "\x00"} & set(page.content())
         assert found.dialogs == []
 
 
@@ -361,6 +416,14 @@ def test_a_narrow_screen(chromium: "Browser", pages: Path, name: str) -> None:
         assert widest <= 390
 
 
+def painted(pdf: bytes) -> str:
+    """What the pages of a document draw."""
+    streams = re.findall(rb"FlateDecode.*?stream\r?\n(.*?)endstream", pdf, re.DOTALL)
+    return "\n".join(
+        zlib.decompressobj().decompress(each).decode("latin-1") for each in streams
+    )
+
+
 def test_print(chromium: "Browser", pages: Path) -> None:
     """Paper is light, shows short tables, and needs no controls."""
     with drawn(chromium, pages / "whole.html", scheme="dark") as found:
@@ -371,5 +434,49 @@ def test_print(chromium: "Browser", pages: Path) -> None:
         assert ground(page) == colours.PAGE.light
         assert page.locator(".theme").is_hidden()
         assert page.get_by_role("button", name="Zoom in").count() == 0
-        assert page.pdf().startswith(b"%PDF")
         assert table.locator("th").first.evaluate("e => e.checkVisibility()")
+
+
+def test_paper_has_room_for_everything(chromium: "Browser", pages: Path) -> None:
+    """Nothing lies beyond the right edge, and the pages are few."""
+    with drawn(chromium, pages / "whole.html") as found:
+        page = found.page
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": PAPER_PIXELS, "height": 1000})
+        beyond = page.locator("main :not(svg *)").evaluate_all(
+            "(all, width) => all.filter((e) => e.checkVisibility() &&"
+            " e.getBoundingClientRect().right > width + 1)"
+            ".map((e) => `${e.tagName} ${e.textContent}`)",
+            arg=PAPER_PIXELS,
+        )
+        assert beyond == []
+        count = len(re.findall(rb"/Type\s*/Page\b", page.pdf()))
+        assert 4 <= count <= 12
+
+
+def test_paper_shows_the_colours_of_regions(chromium: "Browser", pages: Path) -> None:
+    """Grounds are not printed, but the squares beside regions are."""
+    shade = bytes.fromhex(colours.REGION_COLOURS["attention"].light[1:])
+    parts = (f"{part / 255:.4f}".strip("0") for part in shade)
+    fills = f"{' '.join(parts)} rg"
+    with drawn(chromium, pages / "whole.html") as found:
+        page = found.page
+        page.evaluate("document.querySelectorAll('figure').forEach((e) => e.remove())")
+        assert fills in painted(page.pdf())
+        page.evaluate("document.querySelectorAll('.swatch').forEach((e) => e.remove())")
+        assert fills not in painted(page.pdf())
+
+
+@pytest.mark.parametrize(
+    ("packages", "maker"),
+    [({"layerscope": "1.2"}, "layerscope 1.2"), ({}, "layerscope")],
+)
+def test_the_footer_names_the_version_if_it_is_known(
+    packages: dict[str, str], maker: str
+) -> None:
+    """An older run did not record it, and then nothing stands in its place."""
+    environment = msgspec.structs.replace(handmade.environment(), packages=packages)
+    run = handmade.run(environment=environment)
+    with ChartScripts() as scripts:
+        page = render(run, scripts)
+    assert f"<p>{maker}, recorded {run.header.created}</p>" in page

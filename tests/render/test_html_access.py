@@ -56,6 +56,32 @@ def test_charts_have_names(chromium: "Browser", path: Path) -> None:
             assert len(page.locator(f"#{caption}").inner_text()) > 20
 
 
+def test_names_are_told_apart(chromium: "Browser", path: Path) -> None:
+    """No two charts, zooms or tables of the layer and its draft are called the same."""
+    with opened(chromium, path) as found:
+        page = found.page
+        page.locator(".drawing[data-drawn]").last.wait_for()
+        for part in (".zoom", ".scroll"):
+            names = page.locator(part).evaluate_all(
+                "all => all.map((each) => each.ariaLabel)"
+            )
+            assert len(names) == len(set(names)) > 1, part
+        assert page.locator("#ledger .zoom").get_attribute("aria-label") == (
+            "Zoom: from reference to fused"
+        )
+
+
+def test_charts_lead_to_their_tables(chromium: "Browser", path: Path) -> None:
+    """A chart is described by the titles of the tables beneath it."""
+    with opened(chromium, path) as found:
+        page = found.page
+        for drawing in page.locator(".drawing").all():
+            told = drawing.get_attribute("aria-describedby") or ""
+            texts = [page.locator(f"#{each}").inner_text() for each in told.split()]
+            assert texts
+            assert all(text.startswith("Table: ") for text in texts)
+
+
 def test_tables_have_captions_and_heads(chromium: "Browser", path: Path) -> None:
     """A screen reader can say of every cell in which row and column it is."""
     with opened(chromium, path) as found:

@@ -9,14 +9,18 @@ from rich.console import Console
 
 from layerscope.render.timeline import PLAIN, Axis, Bar, print_timeline
 from layerscope.report import Column, Kind, Table
-from layerscope.report.median_passes import MedianPass, Row, Stretch, median_passes
+from layerscope.report.median_passes import MedianPass, Row, Stretch, drawn_passes
 from tests import handmade
 
 TITLE = "paper-moe, layer 0"
 
 
 def printed(
-    *passes: MedianPass, width: int, is_terminal: bool = False, color: bool = False
+    *passes: MedianPass,
+    width: int,
+    title: str = TITLE,
+    is_terminal: bool = False,
+    color: bool = False,
 ) -> list[str]:
     """The lines of `passes` at a width, those of the hand-made run by default."""
     file = io.StringIO()
@@ -26,7 +30,7 @@ def printed(
         force_terminal=is_terminal,
         color_system="standard" if color else None,
     )
-    print_timeline(passes or median_passes(handmade.run()), TITLE, console)
+    print_timeline(passes or drawn_passes(handmade.run()), title, console)
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
@@ -63,6 +67,7 @@ def test_a_narrow_terminal() -> None:
         "too short to be seen here: 1 gap",
         "",
         "█ kernel, ▌ in less than half of 1.051 µs",
+        "▓ kernels, with gaps in at least a tenth of that",
         "░ hidden behind others, · gap before a kernel",
     ]
 
@@ -84,7 +89,7 @@ def test_a_wide_file() -> None:
         wide("attention", "." * 4 + "#" * 38 + "|", "22.00   2.00   0.00"),
         wide(
             "o-proj + all-reduce",
-            " " * 42 + "." * 2 + "#" * 10,
+            " " * 42 + "." * 2 + "=" + "#" * 9,
             "6.00   1.00   0.00",
         ),
         wide("MoE", " " * 53 + "|" + "#" * 25, "13.00   0.00   0.00"),
@@ -101,6 +106,7 @@ def test_a_wide_file() -> None:
         wide("total", "", "30.50   1.50   1.00"),
         "",
         "# kernel, | in less than half of 519 ns",
+        "= kernels, with gaps in at least a tenth of that",
         "- hidden behind others, . gap before a kernel",
     ]
 
@@ -138,8 +144,47 @@ def test_a_start_before_the_pass_and_a_long_name() -> None:
         "total                                    12.00  0.00",
         "",
         "# kernel, | in less than half of 1.000 µs",
+        "= kernels, with gaps in at least a tenth of that",
         "- hidden behind others, . gap before a kernel",
     ]
+
+
+def test_no_terminal_obeys_a_name() -> None:
+    """Arms and regions with control characters are written out, each in its row."""
+    region = "\x1b]0;r\x07"
+    columns = (Column("region", "region", Kind.REGION), Column("ns", "n", Kind.TIME))
+    rows = ((region, 12_000), ("total", 12_000))
+    hostile = MedianPass(
+        arm="my\narm",
+        increment_ns=12_000,
+        kernels=1,
+        rows=(Row(region, (Stretch("kernel", 0, 12_000),)),),
+        table=Table("table", columns, rows, has_total=True),
+    )
+    lines = printed(hostile, width=60, title="\x9b2J")
+    assert lines[0] == "\\x9b2J: median pass of each arm, in µs"
+    assert lines[3:5] == [
+        "my\\narm, 1 kernel",
+        "\\x1b]0;r\\x07        ################################## 12.00",
+    ]
+
+
+def test_gaps_among_kernels_are_seen() -> None:
+    """A cell of kernels says so where gaps take a tenth of it, and not below."""
+    stretches = (
+        Stretch("kernel", 0, 60),
+        Stretch("gap", 60, 65),
+        Stretch("kernel", 65, 90),
+        Stretch("gap", 90, 95),
+        Stretch("kernel", 95, 160),
+        Stretch("gap", 160, 169),
+        Stretch("kernel", 169, 249),
+        Stretch("gap", 249, 300),
+    )
+    bar = Bar(Row("moe", stretches), Axis(0, 400, 4))
+    assert bar.text(PLAIN) == "=#. "
+    half = (Stretch("kernel", 0, 49), Stretch("gap", 49, 60), Stretch("hidden", 60, 70))
+    assert Bar(Row("moe", half), Axis(0, 100, 1)).text(PLAIN) == "|"
 
 
 @st.composite
@@ -164,7 +209,14 @@ def test_no_stretch_disappears_silently(row: Row, cells: int) -> None:
     owning = {id(owner): owner for owner in bar.owners if owner is not None}
     seen = Counter(owner.kind for owner in owning.values())
     assert seen + Counter(bar.untold) == Counter(each.kind for each in row.stretches)
-    kinds = {" ": None, "#": "kernel", "|": "kernel", "-": "hidden", ".": "gap"}
+    kinds = {
+        " ": None,
+        "#": "kernel",
+        "|": "kernel",
+        "=": "kernel",
+        "-": "hidden",
+        ".": "gap",
+    }
     assert [kinds[sign] for sign in bar.text(PLAIN)] == [
         owner and owner.kind for owner in bar.owners
     ]

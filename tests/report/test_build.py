@@ -102,7 +102,7 @@ def test_notes_say_how_to_read_the_tables() -> None:
             "every change to or from reference is against unfused torch, not against a "
             "serving kernel chain"
         ),
-        "fused: moe ran on reference (fused covers attention and o_proj_all_reduce)",
+        "fused: MoE ran on reference (fused covers attention and o_proj_all_reduce)",
         (
             "hidden behind other kernels, a pass: reference 0 ns, fused 1.000 µs; that "
             "is no line of an observed ledger"
@@ -122,7 +122,7 @@ def test_kernels_that_vary_are_noted() -> None:
     is_gone &= (pl.col("region") == "moe") & (pl.col("pass_index") == 1)
     notes = build_report(replace(run, kernels=run.kernels.filter(~is_gone))).notes
     varying = [note for note in notes if "vary" in note]
-    assert varying == ["fused: kernels a pass vary between 0 and 1 in moe"]
+    assert varying == ["fused: kernels a pass vary between 0 and 1 in MoE"]
 
 
 def test_a_partial_run_says_so_first() -> None:

@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import polars as pl
 
 from layerscope.run import Run
 from tests import handmade
 from tests.report.run_evidence import of_captures, of_kernels
+
+LAUNCH = ("132 × 1 × 1", "256 × 1 × 1")
 
 
 def without(run: Run) -> Run:
@@ -15,18 +19,18 @@ def test_the_kernels_of_the_median_pass() -> None:
     reference, fused = of_kernels(handmade.run())
     assert reference.title == "kernels of reference, the median pass"
     assert [column.title for column in reference.columns] == [
-        *("kernel", "region", "role", "stream"),
+        *("kernel", "region", "role", "grid", "block", "stream"),
         *("start", "duration", "gap before", "hidden"),
     ]
     assert reference.rows == (
-        ("attend", "attention", None, 7, 2_000, 20_000, 2_000, 0),
-        ("project", "o_proj_all_reduce", None, 7, 23_000, 5_000, 1_000, 0),
-        ("experts", "moe", None, 7, 28_000, 13_000, 0, 0),
+        ("attend", "attention", None, *LAUNCH, 7, 2_000, 20_000, 2_000, 0),
+        ("project", "o_proj_all_reduce", None, *LAUNCH, 7, 23_000, 5_000, 1_000, 0),
+        ("experts", "moe", None, *LAUNCH, 7, 28_000, 13_000, 0, 0),
     )
     assert fused.rows == (
-        ("attend", "attention", None, 7, 1_000, 15_000, 1_000, 0),
-        ("project", "o_proj_all_reduce", None, 7, 15_000, 5_000, 0, 1_000),
-        ("experts", "moe", None, 7, 20_500, 10_000, 500, 0),
+        ("attend", "attention", None, *LAUNCH, 7, 1_000, 15_000, 1_000, 0),
+        ("project", "o_proj_all_reduce", None, *LAUNCH, 7, 15_000, 5_000, 0, 1_000),
+        ("experts", "moe", None, *LAUNCH, 7, 20_500, 10_000, 500, 0),
     )
 
 
@@ -38,6 +42,15 @@ def test_anchors_by_capture() -> None:
         for arm, pass_ns in handmade.PASS_NS.items()
         for capture in range(3)
     )
+
+
+def test_a_launch_that_was_not_recorded() -> None:
+    """Operators of a CPU have neither grid nor block, and no half of one is told."""
+    made = handmade.run()
+    unknown = pl.lit(None, pl.Int64)
+    kernels = made.kernels.with_columns(grid_y=unknown, block_x=unknown)
+    table, _ = of_kernels(replace(made, kernels=kernels))
+    assert {row[3:5] for row in table.rows} == {(None, None)}
 
 
 def test_nothing_was_measured() -> None:

@@ -68,7 +68,7 @@ def test_what_disabled_nodes_cost_is_told_or_missing() -> None:
     notes = build_report(edited.run()).notes
     assert (
         "fused: what disabled nodes cost a pass is subtracted from the time without "
-        "the region: 300 ns of moe (1 node)"
+        "the region: 300 ns of MoE (1 node)"
     ) in notes
     notes = build_report(edited.run(disabled_costs=[])).notes
     assert "what disabled nodes cost is not known here, and is in no figure" in notes

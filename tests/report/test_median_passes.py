@@ -3,7 +3,7 @@ from dataclasses import replace
 import polars as pl
 
 from layerscope.report import Column, Kind, Table
-from layerscope.report.median_passes import MedianPass, Row, Stretch, median_passes
+from layerscope.report.median_passes import MedianPass, Row, Stretch, drawn_passes
 from layerscope.run import Run
 from tests import handmade
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 def test_an_arm_with_an_overlap() -> None:
     """Gaps, the hidden part of a kernel and the rest of it are those on paper."""
-    reference, fused = median_passes(handmade.run())
+    reference, fused = drawn_passes(handmade.run())
     assert reference.title == "reference, 3 kernels"
     assert fused == MedianPass(
         arm="fused",
@@ -67,7 +67,7 @@ def altered(**values: pl.Expr) -> Run:
 
 def test_kernels_of_a_region_that_overlap_have_rows_of_their_own() -> None:
     """What runs beside another kernel of its region is told in a row below it."""
-    (_, fused) = median_passes(altered(region=pl.lit("moe")))
+    (_, fused) = drawn_passes(altered(region=pl.lit("moe")))
     assert [(row.region, len(row.stretches)) for row in fused.rows] == [
         ("moe", 4),
         ("moe", 2),
@@ -83,7 +83,7 @@ def test_a_kernel_of_no_length_is_there() -> None:
     is_project = pl.col("name") == "project"
     short = pl.when(is_project).then(0).otherwise(pl.col("duration_ns"))
     late = pl.when(is_project).then(17_000).otherwise(pl.col("start_ns"))
-    (_, fused) = median_passes(altered(duration_ns=short, start_ns=late))
+    (_, fused) = drawn_passes(altered(duration_ns=short, start_ns=late))
     assert fused.rows[1].stretches == (
         Stretch("gap", 16_000, 18_000),
         Stretch("kernel", 18_000, 18_000),
@@ -93,4 +93,4 @@ def test_a_kernel_of_no_length_is_there() -> None:
 def test_without_kernels_there_is_no_pass() -> None:
     """A run of which nothing was recorded has none to draw."""
     made = handmade.run()
-    assert median_passes(replace(made, kernels=made.kernels.clear())) == ()
+    assert drawn_passes(replace(made, kernels=made.kernels.clear())) == ()

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from layerscope.analyze.diagnosis import Diagnosis, Limit, diagnose
+from layerscope.analyze.diagnosis import Diagnosis, Limit, diagnosis_of
 from layerscope.analyze.early_starts import EarlyStart, Hindrance
+from layerscope.analyze.swept import sweep_run
 from layerscope.report.verdicts import early_notes, early_tables, verdicts
 from tests import edited, handmade
 
@@ -11,7 +12,7 @@ from tests import edited, handmade
 @pytest.fixture(scope="module")
 def found() -> Diagnosis:
     """The fused arm of the run with experiments."""
-    return diagnose(edited.run(), "fused")
+    return diagnosis_of(sweep_run(edited.run()), "fused")
 
 
 def test_a_verdict_says_what_to_do_first_and_why(found: Diagnosis) -> None:
@@ -45,7 +46,9 @@ def test_every_limit_has_its_advice(
 
 def test_what_is_unknown_says_why() -> None:
     """The reason stands in place of an advice, kernels in place of what is not told."""
-    (fact,) = verdicts({"reference": diagnose(handmade.run(), "reference")})
+    (fact,) = verdicts(
+        {"reference": diagnosis_of(sweep_run(handmade.run()), "reference")}
+    )
     assert fact.text == (
         "unknown: without calibrated reads, bytes and work look alike (of a profiled "
         "pass: kernels 92.7 %, launches 7.32 %; 0 of 3 kernels no longer than a launch)"

@@ -52,10 +52,29 @@ def test_links_to_nothing_stay(target: str) -> None:
     assert relinked(f"[a]({target})", "gate.md", "https://host/n") == f"[a]({target})"
 
 
-def test_code_and_pictures_stay() -> None:
-    """Only links are changed: not what looks like one in code, and no picture."""
-    text = "![a](../fixtures/x.png)\n```\n[a](../README.md)\n```\n"
+def test_code_stays() -> None:
+    """Only links are changed, not what looks like one in code."""
+    text = "```\n[a](../README.md)\n```\n"
     assert relinked(text, "gate.md", "") == text
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "expected"),
+    [
+        ("gate.md", "![a](images/x.png)", "![a](images/x.png)"),
+        ("repository/README.md", "![a](docs/images/x.png)", "![a](../images/x.png)"),
+        (
+            "repository/README.md",
+            '<source srcset="docs/images/x.png"><img alt="a" src="docs/images/x.png">',
+            '<source srcset="../images/x.png"><img alt="a" src="../images/x.png">',
+        ),
+        ("gate.md", '<img src="https://host/x">', '<img src="https://host/x">'),
+        ("gate.md", "![a](../fixtures/x.png)", "![a](../fixtures/x.png)"),
+    ],
+)
+def test_pictures_are_those_of_docs(page: str, text: str, expected: str) -> None:
+    """One in docs/ is found from any document, and no other is on the site."""
+    assert relinked(text, page, "https://host/n") == expected
 
 
 def test_documents_outside_docs_are_there() -> None:

@@ -91,6 +91,8 @@ def _bounds(rows: Rows, axis: alt.Axis) -> tuple[alt.Chart, alt.Chart]:
 
 def _anchors(anchors: dict[str, Estimate], axis: alt.Axis) -> Iterator[alt.Chart]:
     """A line an arm, and above it the arm's name in a line of its own."""
+    if not anchors:
+        return
     rows = [
         {"arm": arm, "at": each.value, "told": told_interval(each)}
         for arm, each in anchors.items()

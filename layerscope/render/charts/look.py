@@ -1,8 +1,7 @@
 """How all charts look, on a light page and on a dark one."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from math import isfinite
 from typing import Any, Final, Literal, Self, cast
@@ -12,11 +11,10 @@ import msgspec
 from altair.utils.schemapi import debug_mode
 
 from layerscope.analyze.bootstrap import Estimate
-from layerscope.regions import in_order
 from layerscope.render import colours
-from layerscope.render.colours import Colour, colour_of
-from layerscope.render.region_names import region_name
-from layerscope.units import estimate_scale
+from layerscope.render.plain import plain
+from layerscope.report.region_names import region_name
+from layerscope.units import format_interval
 
 Rows = list[dict[str, Any]]
 """Data of a chart, a mark a row; times in ns, and what tooltips say as text."""
@@ -67,14 +65,9 @@ _CONFIG: Final[dict[str, Any]] = {
     "text": {"color": colours.TEXT.light, "fontSize": 12},
     "rule": {"color": colours.MUTED.light},
 }
-_SHADES: Final = {
-    colour.light: colour.dark
-    for colour in (
-        *(value for value in vars(colours).values() if isinstance(value, Colour)),
-        *colours.REGION_COLOURS.values(),
-    )
-}
+_SHADES: Final = {colour.light: colour.dark for colour in colours.every_colour()}
 _HEX: Final = re.compile(r"#[0-9a-f]{6}")
+_DATA: Final = frozenset({"data", "datasets"})
 
 
 def finished(
@@ -82,7 +75,7 @@ def finished(
     title: str,
     subtitles: Sequence[str],
     *,
-    height: float | alt.Step,
+    height: float,
     zooms: bool = False,
 ) -> alt.LayerChart:
     """`chart` under a title, as wide as what holds it, in the light look.
@@ -91,12 +84,13 @@ def finished(
         chart: of layers; none of ours has facets.
         title: what it shows.
         subtitles: how to read it, a line each.
-        height: in pixels, in all or a row.
+        height: in pixels, of all rows.
         zooms: whether the wheel zooms the horizontal axis, and dragging moves along.
     """
-    told = alt.TitleParams(text=title, subtitle=list(subtitles))
+    told = alt.TitleParams(text=plain(title), subtitle=list(map(plain, subtitles)))
     sized = chart.copy(deep=False)
     sized["title"], sized["width"], sized["height"] = told, CONTAINER, height
+    sized["autosize"] = alt.AutoSizeParams(type="fit-x", contains="padding")
     if zooms:
         zoom = alt.selection_interval(name="zoom", bind="scales", encodings=["x"])
         sized = sized.add_params(zoom)
@@ -105,9 +99,27 @@ def finished(
 
 def dark(chart: alt.LayerChart) -> alt.LayerChart:
     """`chart`, one of ours, in the colours for a dark page."""
-    text = chart.to_json(indent=None)
-    shaded = _HEX.sub(lambda found: _SHADES.get(found[0], found[0]), text)
-    return cast("alt.LayerChart", alt.LayerChart.from_json(shaded))
+    shaded = painted(chart.to_dict(), lambda light: _SHADES.get(light, light))
+    return alt.LayerChart.from_dict(shaded)
+
+
+def painted(spec: Any, paint: Callable[[str], str]) -> Any:  # noqa: ANN401 (any JSON)
+    """A specification in other colours; data stays as it is.
+
+    Args:
+        spec: of a chart, or a part of it.
+        paint: gives for a light shade what stands in its place.
+    """
+    if isinstance(spec, dict):
+        return {
+            key: each if key in _DATA else painted(each, paint)
+            for key, each in spec.items()
+        }
+    if isinstance(spec, list):
+        return [painted(each, paint) for each in spec]
+    if isinstance(spec, str) and _HEX.fullmatch(spec):
+        return paint(spec)
+    return spec
 
 
 def svg(chart: alt.LayerChart) -> str:
@@ -128,26 +140,27 @@ class _Rows(alt.InlineData):
 def data(rows: Rows) -> alt.InlineData:
     """`rows` as the data of a chart, however many: altair refuses many frames' rows."""
     with debug_mode(False):  # noqa: FBT003 (checks every row, though all are alike)
-        return _Rows(values=[_finite(row) for row in rows])
+        return _Rows(values=[_said(row) for row in rows])
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """`row` without what JSON cannot say: the ends of intervals that are not known."""
-    return {
-        field: None if isinstance(value, float) and not isfinite(value) else value
-        for field, value in row.items()
-    }
+def _said(row: dict[str, Any]) -> dict[str, Any]:
+    """`row` in what charts can say: no text that is not plain, no infinite number."""
+    return {field: _value(value) for field, value in row.items()}
+
+
+def _value(value: Any) -> Any:  # noqa: ANN401 (of any field)
+    if isinstance(value, str):
+        return plain(value)
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def region_colour(regions: Iterable[str], legend: alt.Legend | None) -> alt.Color:
     """The colours of `regions`, whose names for people are in the field ``region``."""
-    ordered = in_order(regions)
-    foreign = [name for name in ordered if name not in colours.REGION_COLOURS]
-    shades = [
-        colour_of(name, foreign.index(name) if name in foreign else 0).light
-        for name in ordered
-    ]
-    scale = alt.Scale(domain=list(map(region_name, ordered)), range=shades)
+    shades = colours.colours_of(regions)
+    scale = alt.Scale(
+        domain=[plain(region_name(name)) for name in shades],
+        range=[colour.light for colour in shades.values()],
+    )
     return alt.Color("region:N", scale=scale, legend=legend)
 
 
@@ -158,7 +171,11 @@ def legend() -> alt.Legend:
 
 def chosen(labels: Sequence[str | list[str]], number: str = "datum.value") -> str:
     """The Vega expression that is the label of the row with a number from 0."""
-    return f"{msgspec.json.encode(list(labels)).decode()}[{number}]"
+    shown = [
+        plain(each) if isinstance(each, str) else list(map(plain, each))
+        for each in labels
+    ]
+    return f"{msgspec.json.encode(shown).decode()}[{number}]"
 
 
 def told_rows(
@@ -204,10 +221,7 @@ def levels(texts: Sequence[str | list[str]]) -> alt.Y:
 
 def told_interval(found: Estimate) -> str:
     """A time with its 95 % interval: ``40.00 µs (39.90 … 40.10)``."""
-    scale = estimate_scale(found.value, found.low, found.high)
-    scale = replace(scale, decimals=scale.decimals + 1)
-    value, low, high = map(scale.format, (found.value, found.low, found.high))
-    return f"{value} {scale.unit} ({low} … {high})"
+    return format_interval(found.value, found.low, found.high)
 
 
 def time_axis(unit: str, ns: int, **options: Any) -> alt.Axis:  # noqa: ANN401
@@ -222,10 +236,15 @@ def time_axis(unit: str, ns: int, **options: Any) -> alt.Axis:  # noqa: ANN401
     return alt.Axis(
         title=f"{title}, {unit}",
         labelExpr=f"format(datum.value / {ns}, ',.12~g')",
-        tickCount=8,
+        tickCount=tick_count(),
         labelFlush=False,
         **options,
     )
+
+
+def tick_count() -> alt.ExprRef:
+    """As many ticks as have room for their labels, roughly, and at most eight."""
+    return alt.ExprRef("clamp(floor(width / 75), 2, 8)")
 
 
 def tooltips(**titles: str) -> list[alt.Tooltip]:

@@ -22,7 +22,8 @@ from layerscope.render.charts.look import (
     told_interval,
     tooltips,
 )
-from layerscope.render.region_names import region_name
+from layerscope.render.plain import plain
+from layerscope.report.region_names import region_name
 from layerscope.run import Run
 from layerscope.units import format_ns, format_number, format_percent, time_scale
 
@@ -73,7 +74,9 @@ def shares_of(
     rows = [part for arm in arms for part in _parts(regions, arm)]
     scale = time_scale([row["to"] for row in rows])
     x = alt.X("from:Q", axis=time_axis(scale.unit, scale.ns, title="a profiled pass"))
-    y = alt.Y("arm:N", sort=arms, axis=alt.Axis(title=None, domain=False, ticks=False))
+    order = list(map(plain, arms))
+    side = alt.Axis(title=None, domain=False, ticks=False, labelPadding=8)
+    y = alt.Y("arm:N", sort=order, axis=side)
     bars = alt.Chart(data(rows)).mark_bar(height=_BAR)
     bars = bars.encode(
         x=x,
@@ -99,7 +102,7 @@ def shares_of(
         alt.layer(bars, marks),
         "where the time of a profiled pass goes",
         ["mean shares, which add up; pale: gaps; diamond: the anchor, unprofiled"],
-        height=alt.Step(_ROW),
+        height=_ROW * len(arms),
     )
 
 

@@ -15,6 +15,7 @@ from layerscope.render.charts.look import (
     data,
     finished,
     levels,
+    tick_count,
     told_interval,
     tooltips,
 )
@@ -74,7 +75,12 @@ def samples_of(
 
 def _dots(rows: Rows) -> alt.Chart:
     """A dot a round."""
-    axis = alt.Axis(title="difference from the anchor", labelExpr=_PERCENT)
+    axis = alt.Axis(
+        title="difference from the anchor",
+        labelExpr=_PERCENT,
+        tickCount=tick_count(),
+        labelFlush=False,
+    )
     scale = alt.Scale(zero=False, nice=False, padding=12)
     circles = alt.Chart(data(rows)).mark_circle(
         size=18, opacity=0.55, color=colours.FASTER.light, clip=True

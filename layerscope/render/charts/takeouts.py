@@ -22,7 +22,7 @@ from layerscope.render.charts.look import (
     told_interval,
     tooltips,
 )
-from layerscope.render.region_names import region_name
+from layerscope.report.region_names import region_name
 from layerscope.run import Run
 from layerscope.units import format_ns, time_scale
 
@@ -98,7 +98,7 @@ def _chart(
     return alt.layer(
         whiskers.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q")),
         hollow.encode(x=at, shape=_shape(), color=region_colour(names, legend())),
-        filled.encode(x=at, shape=_shape(), color=region_colour(names, None)),
+        filled.encode(x=at, shape=_shape(), color=region_colour(names, legend())),
     )
 
 

@@ -20,7 +20,8 @@ from layerscope.render.charts.look import (
     told_rows,
     tooltips,
 )
-from layerscope.render.region_names import region_name
+from layerscope.report.evidence import launch_shape
+from layerscope.report.region_names import region_name
 from layerscope.run import Run
 from layerscope.units import NOTHING, format_ns, time_scale
 
@@ -99,7 +100,9 @@ def pictured_timeline(
         pl.col("arm").replace_strict(order), "stream", "track", maintain_order=True
     )
     lanes = pl.struct(*_LINES, "track").rle_id().cast(pl.Int64)
-    return _chart(ordered.with_columns(lane=lanes))
+    return _chart(
+        ordered.with_columns(launch_shape("grid"), launch_shape("block"), lane=lanes)
+    )
 
 
 def _chart(kernels: pl.DataFrame) -> alt.LayerChart:
@@ -124,7 +127,7 @@ def _chart(kernels: pl.DataFrame) -> alt.LayerChart:
     hidden = part("start", "reached").mark_bar(
         clip=True, fillOpacity=0.2, strokeOpacity=1, strokeWidth=1.2
     )
-    hidden = hidden.encode(stroke=region_colour(regions, None))
+    hidden = hidden.encode(stroke=region_colour(regions, legend()))
     solid = part("reached", "end").mark_bar(clip=True)
     ends = _end_marks(kernels).encode(
         x=alt.X("end:Q", axis=axis, scale=across), y=lanes
@@ -139,7 +142,7 @@ def _chart(kernels: pl.DataFrame) -> alt.LayerChart:
         alt.layer(gaps, hidden, solid, ends, rules, data=data(_kernels(kernels))),
         "median pass of each arm",
         _HOW,
-        height=alt.Step(_LANE),
+        height=_LANE * kernels["lane"].n_unique(),
         zooms=True,
     )
 
@@ -169,16 +172,14 @@ def _time(kernels: pl.DataFrame) -> tuple[alt.Axis, alt.Scale]:
 
 
 def _labels(kernels: pl.DataFrame) -> list[str | list[str]]:
-    """Of every lane: the arm and its median pass where it begins, then its streams."""
+    """Of every lane its stream; where an arm begins, first the arm and its pass."""
     labels: list[str | list[str]] = []
     told = {end["arm"]: end["told"] for end in _ends(kernels)}
     before = None
     lanes = kernels.unique("lane").sort("lane").select("arm", "stream", "track")
     for arm, stream, track in lanes.iter_rows():
-        if arm != before:
-            labels.append([arm, told[arm]])
-        else:
-            labels.append("beside it" if track else f"stream {stream}")
+        lane = f"beside it, stream {stream}" if track else f"stream {stream}"
+        labels.append(lane if arm == before else [arm, f"{told[arm]}, {lane}"])
         before = arm
     return labels
 
@@ -221,15 +222,10 @@ def _told(kernel: dict[str, Any]) -> dict[str, Any]:
         "region": region_name(kernel["region"]),
         "name": kernel["name"],
         "role": kernel["role"] or NOTHING,
-        "grid": _dimensions(kernel, "grid"),
-        "block": _dimensions(kernel, "block"),
+        "grid": kernel["grid"] or NOTHING,
+        "block": kernel["block"] or NOTHING,
         **{
             f"told_{field}": format_ns(kernel[f"{field}_ns"])
             for field in ("start", "duration", "gap", "hidden")
         },
     }
-
-
-def _dimensions(kernel: dict[str, Any], what: str) -> str:
-    found = [kernel[f"{what}_{axis}"] for axis in "xyz"]
-    return NOTHING if None in found else " × ".join(map(str, found))

@@ -60,7 +60,7 @@ function addZoom(drawing, view) {
   const bar = document.createElement("div");
   bar.className = "zoom";
   bar.role = "group";
-  bar.ariaLabel = "Zoom";
+  bar.ariaLabel = `Zoom: ${drawing.dataset.name}`;
   const steps = [
     ["+", "Zoom in", () => scale(1 / zoomStep)],
     ["−", "Zoom out", () => scale(zoomStep)],

@@ -7,9 +7,9 @@ from typing import BinaryIO, Final
 import polars as pl
 
 from layerscope.analyze.median_pass import pictured_kernels, whole_replays
-from layerscope.analyze.shares import REPLAY_KEYS
 from layerscope.errors import InputError
 from layerscope.experiment import CAPTURED
+from layerscope.passes import REPLAY_KEYS
 from layerscope.render.perfetto.counters import counter_packets
 from layerscope.render.perfetto.flows import (
     REPLAY_NUMBER,
@@ -107,7 +107,10 @@ def export_median(run: Run, file: BinaryIO, arms: Sequence[str] = ()) -> Exporte
     if kernels.is_empty():
         msg = f"{run.path} has no pass between two others; --all shows those it has"
         raise InputError(msg)
-    origin_ns = _up(-kernels.select(pl.col("start_ns").min()).item())
+    first = (
+        pl.col("start_ns") - pl.col("gap_ns")
+    ).min()  # a slice may begin with a gap
+    origin_ns = _up(-kernels.select(first).item())
     place = pl.col("place")
     median = pl.when(place == 0).then(pl.lit(", the median")).otherwise(pl.lit(""))
     writer = _Writer(file, run, graphs)

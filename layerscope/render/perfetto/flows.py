@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.shares import REPLAY_KEYS
+from layerscope.passes import REPLAY_KEYS
 from layerscope.render.perfetto.arguments import FLOWS
 
 AFTER, AFTER_PROGRAMMATIC = "after", "after_programmatic"

@@ -70,11 +70,17 @@ def repeat(
 
     Returns:
         UInt8, shape (rows, bytes of a row).
+
+    Raises:
+        ValueError: a number is negative, and would come out as another one.
     """
     constant: dict[str, int] = {}
     varying: dict[str, _Varint] = {}
     for name, values in columns.items():
         low, high = int(values.min()), int(values.max())
+        if low < 0:
+            msg = f"{name} has {low}; numbers of packets cannot be negative"
+            raise ValueError(msg)
         if low == high:
             constant[name] = low
         else:

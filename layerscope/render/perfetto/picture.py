@@ -5,11 +5,11 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.running import running
-from layerscope.analyze.shares import REPLAY_KEYS
 from layerscope.analyze.statistics import ANCHOR
 from layerscope.analyze.stretches import stretches
 from layerscope.analyze.tracks import with_tracks
 from layerscope.experiment import CAPTURED
+from layerscope.passes import REPLAY_KEYS
 from layerscope.render.perfetto.arguments import FLOWS, Arguments
 from layerscope.render.perfetto.flows import AFTER, AFTER_PROGRAMMATIC, REPLAY_NUMBER
 from layerscope.render.perfetto.slices import Slices

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import msgspec
 
 from layerscope.render import charts
@@ -44,3 +46,10 @@ def test_names_of_arms_have_lines_of_their_own() -> None:
 def test_without_bounds_there_is_no_chart() -> None:
     """A run of which no bound was measured has none."""
     assert charts.limits(handmade.run()) is None
+
+
+def test_without_anchors_bounds_stand_alone() -> None:
+    """No line is drawn from nothing."""
+    made = edited.run()
+    alone = replace(made, samples=made.samples.clear())
+    assert len(drawn(charts.limits(alone))["layer"]) == RULES

@@ -1,11 +1,16 @@
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import polars as pl
 import pytest
 
+from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.ledger import ledger
+from layerscope.analyze.shares import pass_shares, region_table
 from layerscope.render import charts, colours
 from layerscope.render.charts.look import region_colour
 from layerscope.render.colours import Colour
@@ -94,6 +99,27 @@ def test_rows_beyond_any_limit_are_drawn() -> None:
     assert len(values) == 6_000
 
 
+def test_control_characters_are_written_out() -> None:
+    """They reach no data, title, label or legend: drawing them ends the process."""
+    run = edited.run()
+    hostile = "\x1b]0;\x00\n"
+    kernels = run.kernels.with_columns(
+        region=pl.lit(hostile), name=pl.lit(hostile), arm=pl.lit(hostile)
+    )
+    anchors = {hostile: Estimate(40_000, 40_000, 40_000, 1, 1)}
+    shown = (
+        charts.timeline_of(kernels, [hostile]),
+        charts.shares_of(region_table(pass_shares(kernels)), anchors),
+        charts.ledger(replace(ledger(run, "reference", "fused"), other=hostile)),
+    )
+    for chart in shown:
+        assert chart is not None
+        written = json.dumps(chart.to_dict(), ensure_ascii=False)
+        assert "\\\\x1b]0;\\\\x00\\\\n" in written
+        assert not re.search(r"[^\\]\\(u00|[bfnrt])", written)
+        assert r"\x1b]0;\x00\n" in charts.svg(chart)
+
+
 def test_foreign_regions_have_colours_of_their_own() -> None:
     """Two names that no layer has are told apart; ``other`` stays last."""
     regions = ["other", "b_mine", "moe", "a_mine"]
@@ -101,3 +127,13 @@ def test_foreign_regions_have_colours_of_their_own() -> None:
     scale = told["scale"]
     assert scale["domain"] == ["MoE", "a_mine", "b_mine", "other"]
     assert len(set(scale["range"])) == 4
+
+
+def test_data_keeps_what_looks_like_a_colour() -> None:
+    """A kernel may be called as a colour is; in the dark it is still called so."""
+    name = colours.TEXT.light
+    named = alt.Chart(charts.look.data([{"name": name}])).mark_text(color=name)
+    layered = charts.look.finished(alt.layer(named), "", [], height=10)
+    spec = charts.dark(layered).to_dict()
+    assert list(spec["datasets"].values()) == [[{"name": name}]]
+    assert spec["layer"][0]["mark"]["color"] == colours.TEXT.dark

@@ -90,7 +90,8 @@ def test_lanes_are_named_after_arms_and_streams() -> None:
     spec = drawn(timeline(altered(stream=streams)))
     axis = spec["layer"][SOLID]["encoding"]["y"]["axis"]
     assert axis["labelExpr"] == (
-        '[["reference","41.00 µs"],"stream 8",["fused","30.50 µs"],"beside it",'
+        '[["reference","41.00 µs, stream 7"],"stream 8",'
+        '["fused","30.50 µs, stream 7"],"beside it, stream 7",'
         '"stream 8"][datum.value]'
     )
 
@@ -116,7 +117,7 @@ def test_arms_are_drawn_in_the_order_asked_for() -> None:
     """Only those that are named, the A/A arm among them if it is."""
     chart = timeline(handmade.run(), ["reference (A/A)", "fused"])
     label = drawn(chart)["layer"][SOLID]["encoding"]["y"]["axis"]["labelExpr"]
-    assert label.startswith('[["reference (A/A)","41.00 µs"],["fused","30.50 µs"],')
+    assert label.startswith('[["reference (A/A)","41.00 µs, stream 7"],["fused","')
 
 
 def test_other_experiments_are_not_mixed_in() -> None:

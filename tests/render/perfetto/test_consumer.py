@@ -7,16 +7,18 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from layerscope.analyze.median_pass import pictured_kernels
 from layerscope.analyze.shares import increments, pass_shares
 from layerscope.render.perfetto import export_all, export_median
 from layerscope.render.perfetto.picture import process_name
 from layerscope.replays import load_without_kernels
-from layerscope.run import load
+from layerscope.run import Run, load
 from tests.perfetto import runs
 from tests.perfetto.processor import ask
 
 ROOT = Path(__file__).parents[3]
 OVERLAPPING = ROOT / "fixtures" / "h200-selftest" / "branches"
+DRAFT = ROOT / "fixtures" / "h200" / "qwen3-30b-a3b-tp4-rows6-bfloat16" / "draft"
 
 ERRORS = "select name, value from stats where value > 0 and severity != 'info'"
 SLICES = """
@@ -52,6 +54,13 @@ select process, sum(dur) as gap_ns from ({SLICES})
 where category = 'gap' and extract_arg(arg_set_id, 'debug.pass') between ? and ?
 group by 1 order by 1
 """  # noqa: S608
+PARTS = f"""
+select process, sum(dur) filter (where category = 'kernel') as kernel_ns,
+  sum(dur) filter (where category = 'gap') as gap_ns,
+  sum(dur) filter (where category = 'region') as region_ns,
+  sum(dur) filter (where category = 'pass') as pass_ns
+from ({SLICES}) group by 1 order by 1
+"""  # noqa: S608
 NESTING = """
 select s.category, s.depth, p.category as parent, count(*) as slices,
   min(s.dur) >= 0 as ended,
@@ -86,6 +95,13 @@ def everything(folder: Path) -> bytes:
     """The trace of all passes."""
     file = BytesIO()
     export_all(load_without_kernels(folder), file)
+    return file.getvalue()
+
+
+def median(run: Run, arms: tuple[str, ...] = ()) -> bytes:
+    """The trace of the median passes."""
+    file = BytesIO()
+    export_median(run, file, arms)
     return file.getvalue()
 
 
@@ -139,9 +155,35 @@ def test_everything_adds_up(folder: Path) -> None:
     assert_frame_equal(gaps, of_kernels.select("process", "gap_ns").sort("process"))
 
 
+@pytest.mark.parametrize("path", [OVERLAPPING, DRAFT], ids=["branches", "draft"])
+def test_median_passes_add_up(path: Path) -> None:
+    """Sums of what is pictured are those in SQL, and all slices have ended; no errors.
+
+    The first gap of the draft reaches over a round time of the trace.
+    """
+    run = load(path)
+    errors, nesting, parts = ask(median(run), ERRORS, NESTING, PARTS)
+    assert errors.rows() == []
+    assert_nested(nesting)
+    shown = named(pictured_kernels(run.kernels))
+    advance = pl.col("gap_ns") + pl.col("duration_ns") - pl.col("hidden_ns")
+    expected = shown.group_by("process").agg(
+        kernel_ns=pl.col("duration_ns").sum(),
+        gap_ns=pl.col("gap_ns").sum(),
+        region_ns=advance.sum(),
+        pass_ns=advance.sum(),
+    )
+    assert_frame_equal(parts, expected.sort("process"))
+
+
 def test_slices_nest_as_meant(folder: Path) -> None:
     """Regions lie within passes; nothing else has a parent, and all have ended."""
     (nesting,) = ask(everything(folder), NESTING)
+    assert_nested(nesting)
+
+
+def assert_nested(nesting: pl.DataFrame) -> None:
+    """What `NESTING` finds is as it should be."""
     rows = nesting.select(
         "category", "depth", "parent", "ended", "within_parent"
     ).rows()
@@ -155,9 +197,7 @@ def test_slices_nest_as_meant(folder: Path) -> None:
 
 def test_flows_and_counters() -> None:
     """Flows lead along the edges between shown kernels; two kernels run at most."""
-    file = BytesIO()
-    export_median(runs.run(), file)
-    errors, flows, running = ask(file.getvalue(), ERRORS, FLOWS, RUNNING)
+    errors, flows, running = ask(median(runs.run()), ERRORS, FLOWS, RUNNING)
     assert errors.rows() == []
     shown = runs.edges().filter(pl.col("target") < 3 * len(runs.OVERLAPPING))
     assert (
@@ -174,9 +214,7 @@ def test_the_question_of_the_documentation() -> None:
     """The SQL in docs/perfetto.md answers what it says, about the hand-made run."""
     document = (ROOT / "docs" / "perfetto.md").read_text(encoding="utf-8")
     query = document.partition("```sql\n")[2].partition("```")[0]
-    file = BytesIO()
-    export_median(runs.run(), file, ("fused",))
-    (answer,) = ask(file.getvalue(), query)
+    (answer,) = ask(median(runs.run(), ("fused",)), query)
     assert answer.sort("arm", "region").rows() == [
         ("fused", "attention", 6, 1_170, 0),
         ("fused", "moe", 9, 2_400, 780),

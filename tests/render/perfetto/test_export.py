@@ -4,15 +4,22 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from layerscope.analyze.median_pass import pictured_kernels
 from layerscope.errors import InputError
 from layerscope.render.perfetto import Exported, export, export_all, export_median
+from layerscope.render.perfetto.picture import process_name
 from layerscope.replays import load_without_kernels, read_replays
 from layerscope.run import Run, load
 from layerscope.schema import EDGES, KERNELS, SAMPLES, empty
 from tests.perfetto import runs
 from tests.perfetto.reading import Read, kernels_of, read
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "fixtures" / "h200" / "qwen3-30b-a3b-tp4-rows6-bfloat16" / "draft"
 
 
 def median(run: Run, arms: tuple[str, ...] = ()) -> Read:
@@ -72,6 +79,45 @@ def test_median_passes_begin_together() -> None:
         "pass 1, the median",
         100_000,
     )
+
+
+@settings(max_examples=30)
+@given(st.integers(runs.PERIOD_NS, 300_000))
+@example(100_000)  # the first pass shown begins just before a round time
+def test_times_are_right_whatever_a_pass_takes(period_ns: int) -> None:
+    """Kernels and gaps stand where they were, and as long, for passes of any length."""
+    index = pl.col("pass_index")
+    # The second pass takes a little longer than the third, which so is the median, and
+    # the first pass shown is one that begins with a gap.
+    pass_start = index * period_ns + pl.when(index > 0).then(5).otherwise(0)
+    run = runs.run(kernels=runs.kernels().with_columns(pass_start_ns=pass_start))
+    assert_true_to(median(run), run)
+
+
+def test_times_of_a_recorded_run_are_right() -> None:
+    """A draft whose first gap reaches over a round time is as it was recorded."""
+    run = load(RECORDED)
+    assert_true_to(median(run), run)
+
+
+def assert_true_to(found: Read, run: Run) -> None:
+    """Median passes begin together, and all else is as far from that as recorded."""
+    starts = {
+        row[1] for row in found.rows("pass", "name", "start_ns") if "median" in row[0]
+    }
+    assert len(starts) == 1
+    begin_ns = starts.pop()
+    kernels, gaps = [], []
+    for row in pictured_kernels(run.kernels).rows(named=True):
+        process = process_name(row["arm"], row["experiment"])
+        start_ns, end_ns = row["start_ns"] + begin_ns, row["end_ns"] + begin_ns
+        kernels.append((process, row["node"], start_ns, end_ns))
+        if row["gap_ns"]:
+            begun_ns = start_ns - row["gap_ns"]
+            gaps.append((process, row["node"], begun_ns, start_ns))
+    columns = ("process", "node", "start_ns", "end_ns")
+    assert sorted(found.rows("kernel", *columns)) == sorted(kernels)
+    assert sorted(found.rows("gap", *columns)) == sorted(gaps)
 
 
 def test_regions_lie_within_their_pass() -> None:

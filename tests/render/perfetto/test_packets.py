@@ -1,5 +1,6 @@
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
@@ -45,3 +46,11 @@ def test_a_number_that_is_the_same_everywhere_is_written_once_for_all() -> None:
     columns = dict.fromkeys(("at", "value", "flow", "fixed"), column)
     made = repeat(build, columns)
     assert made.tobytes() == 2 * build(dict.fromkeys(columns, 5))
+
+
+@pytest.mark.parametrize("values", [[-1, 5], [-1, -1]])
+def test_no_number_is_negative(values: list[int]) -> None:
+    """A time before the trace began is refused, not written as one long after."""
+    columns = dict.fromkeys(("at", "value", "flow", "fixed"), np.array([1, 2]))
+    with pytest.raises(ValueError, match="at has -1; numbers of"):
+        repeat(build, columns | {"at": np.array(values)})
