@@ -209,8 +209,8 @@ def test_regions_that_are_not_covered_fall_back_and_the_run_says_so(
     }
     shown = by_default.environment.layerscope("show", str(by_default.folder))
     text = re.sub(r"\s+", " ", shown.stdout)
-    for region in ("attention", "moe"):
-        assert f"part: {region} ran on reference ({why})" in text
+    for name in ("attention", "MoE"):
+        assert f"part: {name} ran on reference ({why})" in text
 
 
 def test_backends_shows_every_one_of_them(crowd: Environment) -> None:
