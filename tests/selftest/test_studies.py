@@ -49,7 +49,7 @@ def test_a_study_asks_for_serial_twins() -> None:
     study = studies.study_of(planted_arms("less")[0], VECTOR)
     assert [arm.name for arm in study.all_arms] == ["base", "other", "base (A/A)"]
     assert study.experiments == (SERIAL,)
-    assert (study.captures, study.rounds, study.time_budget_s) == (5, 16, 12.0)
+    assert (study.captures, study.rounds, study.time_budget_s) == (5, 12, 12.0)
     assert study.spec == CallableSpec(inputs=("int32 [2, 1024]",), tolerance=0.0)
 
 
