@@ -124,6 +124,7 @@ def test_it_opens_in_a_browser(address: str, chromium: "Browser") -> None:
     """Pages make no error, ask no other host, and their search finds words."""
     context = chromium.new_context()
     page = context.new_page()
+    page.set_default_timeout(90_000)  # the search index is built in the page
     complaints: list[str] = []
     requests: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
