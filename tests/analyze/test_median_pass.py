@@ -12,8 +12,7 @@ from layerscope.analyze.median_pass import (
 from layerscope.analyze.shares import increments, kernel_shares
 from layerscope.passes import PASS_KEYS
 from layerscope.schema import KERNELS, empty
-
-Kernel = tuple[int, str, int, int]  # pass, region, start in the replay, duration
+from tests.analyze.replayed import REPLAYS, Kernel, frame
 
 # Used passes are 1 and 2: they move the frontier from 20 to 40, and from 40 to 50.
 REPLAY: list[Kernel] = [
@@ -28,33 +27,6 @@ REPLAY: list[Kernel] = [
 ]
 PLACES = ("pass_index", "node", "replay_start_ns", "start_ns", "end_ns")
 PARTS = ("gap_ns", "hidden_ns", "place", "increment_ns")
-
-
-def frame(*replays: list[Kernel], arm: str = "a") -> pl.DataFrame:
-    """`KERNELS` of one arm; nodes are numbered in the order given."""
-    rows = []
-    for replay, kernels in enumerate(replays):
-        for node, (index, region, start, duration) in enumerate(kernels):
-            first = min(other[2] for other in kernels if other[0] == index)
-            rows.append(
-                {
-                    "arm": arm,
-                    "experiment": "captured",
-                    "capture": 0,
-                    "round": 0,
-                    "replay": replay,
-                    "pass_index": index,
-                    "node": node,
-                    "kind": "kernel",
-                    "name": "kernel",
-                    "region": region,
-                    "stream": 7,
-                    "pass_start_ns": first,
-                    "start_ns": start - first,
-                    "duration_ns": duration,
-                }
-            )
-    return pl.DataFrame(rows, schema=KERNELS)
 
 
 def chain(*increments_ns: int) -> list[Kernel]:
@@ -99,7 +71,7 @@ def test_the_median_pass_alone() -> None:
         "kind": ["kernel"],
         "name": ["kernel"],
         "region": ["attention"],
-        "stream": [7],
+        "stream": [0],
         "duration_ns": [9],
         "replay_start_ns": [41],
         "start_ns": [1],
@@ -185,22 +157,6 @@ def test_nothing_to_picture() -> None:
     assert_frame_equal(pictured_kernels(empty(KERNELS)), nothing)
     assert_frame_equal(pictured_kernels(frame(chain(1, 2))), nothing)
     assert_frame_equal(pictured_kernels(frame(chain(1, 2)), around=None), nothing)
-
-
-REPLAYS = st.lists(
-    st.lists(
-        st.tuples(
-            st.integers(-1, 4),
-            st.sampled_from(["attention", "moe"]),
-            st.integers(0, 60),
-            st.integers(0, 15),
-        ),
-        min_size=1,
-        max_size=20,
-    ),
-    min_size=1,
-    max_size=3,
-)
 
 
 @given(REPLAYS)

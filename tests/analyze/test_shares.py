@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from layerscope.analyze.shares import increments, pass_shares, region_table
-from layerscope.schema import KERNELS, PASS_SHARES
+from layerscope.schema import PASS_SHARES
+from tests.analyze.replayed import KEYS, REPLAYS, Kernel, frame
 
-Kernel = tuple[int, str, int, int]  # pass, region, start, duration
 PassRegion = tuple[int, int, str]  # replay, pass, region
 
-KEYS = {"arm": "a", "experiment": "captured", "capture": 0, "round": 0}
 REPLAY = ["arm", "experiment", "capture", "round", "replay"]
 PASS = [*REPLAY, "pass_index"]
 
@@ -34,48 +33,6 @@ ALTERNATING: list[Kernel] = [
     (2, "moe", 41, 9),
     (3, "attention", 50, 10),
 ]
-
-# Everything at once: overlaps, nesting, no duration, ties, alternating passes. Streams
-# follow from it, since kernels that overlap are on several or started early.
-REPLAYS = st.lists(
-    st.lists(
-        st.tuples(
-            st.integers(-1, 4),
-            st.sampled_from(["attention", "moe", "other"]),
-            st.integers(0, 60),
-            st.integers(0, 15),
-        ),
-        min_size=1,
-        max_size=20,
-    ),
-    min_size=1,
-    max_size=2,
-)
-
-
-def frame(*replays: list[Kernel]) -> pl.DataFrame:
-    """`KERNELS` of one arm; nodes are numbered in the order given."""
-    rows = []
-    for replay, kernels in enumerate(replays):
-        begin = min(start for _, _, start, _ in kernels)
-        for node, (index, region, start, duration) in enumerate(kernels):
-            first = min(other[2] for other in kernels if other[0] == index)
-            rows.append(
-                {
-                    **KEYS,
-                    "replay": replay,
-                    "pass_index": index,
-                    "node": node,
-                    "kind": "kernel",
-                    "name": "kernel",
-                    "region": region,
-                    "stream": node % 3,
-                    "pass_start_ns": first - begin,
-                    "start_ns": start - first,
-                    "duration_ns": duration,
-                }
-            )
-    return pl.DataFrame(rows, schema=KERNELS)
 
 
 def owned(replays: list[list[Kernel]]) -> dict[PassRegion, int]:

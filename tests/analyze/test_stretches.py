@@ -1,15 +1,12 @@
 import polars as pl
 from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from layerscope.analyze.median_pass import whole_replays
 from layerscope.analyze.shares import increments, pass_shares
 from layerscope.analyze.stretches import stretches
 from layerscope.passes import PASS_KEYS
-from layerscope.schema import KERNELS
-
-Kernel = tuple[int, str, int, int]  # pass, region, start in the replay, duration
+from tests.analyze.replayed import REPLAYS, Kernel, frame
 
 REPLAY: list[Kernel] = [
     (0, "attention", 0, 10),
@@ -20,31 +17,6 @@ REPLAY: list[Kernel] = [
     (1, "moe", 33, 7),  # passes alternate
     (3, "attention", 41, 9),
 ]
-
-
-def frame(*replays: list[Kernel]) -> pl.DataFrame:
-    """`KERNELS` of one arm; nodes are numbered in the order given."""
-    rows = [
-        {
-            "arm": "a",
-            "experiment": "captured",
-            "capture": 0,
-            "round": 0,
-            "replay": replay,
-            "pass_index": index,
-            "node": node,
-            "kind": "kernel",
-            "name": "kernel",
-            "region": region,
-            "stream": 7,
-            "pass_start_ns": 0,
-            "start_ns": start,
-            "duration_ns": duration,
-        }
-        for replay, kernels in enumerate(replays)
-        for node, (index, region, start, duration) in enumerate(kernels)
-    ]
-    return pl.DataFrame(rows, schema=KERNELS)
 
 
 def test_stretches_of_regions() -> None:
@@ -81,29 +53,12 @@ def test_nothing_is_owned_where_passes_are_left_out() -> None:
     assert found.select("start_ns", "end_ns").rows() == [(10, 30), (35, 40)]
 
 
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(
-                st.integers(-1, 4),
-                st.sampled_from(["attention", "moe"]),
-                st.integers(0, 60),
-                st.integers(0, 15),
-            ),
-            min_size=1,
-            max_size=20,
-        ),
-        min_size=1,
-        max_size=2,
-    )
-)
+@given(REPLAYS)
 def test_stretches_add_up(replays: list[list[Kernel]]) -> None:
     """Lengths add up to increments and to shares; in a replay each begins at an end."""
     kernels = frame(
         *[sorted(replay, key=lambda kernel: kernel[2]) for replay in replays]
     )
-    first = pl.col("start_ns").min().over("arm", "replay")
-    kernels = kernels.with_columns(start_ns=pl.col("start_ns") - first)
     whole = whole_replays(kernels)
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     passes = stretches(whole, ["pass_index"])
