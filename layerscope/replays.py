@@ -9,7 +9,6 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.errors import RecordError
 from layerscope.passes import PASS_KEYS, REPLAY_KEYS, first_pass
 from layerscope.run import (
     EDGES_FILE,
@@ -18,6 +17,7 @@ from layerscope.run import (
     SAMPLES_FILE,
     Run,
     load,
+    reading,
 )
 from layerscope.run_header import read_header
 from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty
@@ -108,12 +108,5 @@ def _read(path: Path, schema: Schema) -> pl.DataFrame:
 
 
 def _collect(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    try:
+    with reading(path):
         return frame.collect(engine="streaming")
-    except FileNotFoundError as error:
-        msg = f"{path} is missing; the run is not whole"
-        raise RecordError(msg) from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        cause = str(error).splitlines()[0]
-        msg = f"{path} is damaged ({cause}); record the run again"
-        raise RecordError(msg) from error

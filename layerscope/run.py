@@ -10,6 +10,8 @@ of a draft is a folder of the same kind within it.
 
 import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -226,9 +228,15 @@ def _parquet(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say in one line why the frame in the file `path` cannot be read.
+
+    Raises:
+        RecordError: it is missing, or damaged.
+    """
     try:
-        frame = pl.read_parquet(BytesIO(path.read_bytes()))
+        yield
     except FileNotFoundError as error:
         msg = f"{path} is missing; the run is not whole"
         raise RecordError(msg) from error
@@ -236,6 +244,11 @@ def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
         cause = str(error).splitlines()[0]
         msg = f"{path} is damaged ({cause}); record the run again"
         raise RecordError(msg) from error
+
+
+def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
+    with reading(path):
+        frame = pl.read_parquet(BytesIO(path.read_bytes()))
     return conform(frame, schema, what=str(path))
 
 
