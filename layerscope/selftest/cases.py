@@ -139,8 +139,8 @@ _MERGED_FEW: Final = 4
 
 _PAUSES: Final = 20
 """Events of the case ``gap``: many, for a profiler makes the gap across them longer by
-about 1.8 µs, however many there are. Empty nodes are dropped from a graph, and what
-untimed events or disabled kernels take differs from capture to capture."""
+a time that does not depend on how many there are. Empty nodes are dropped from a graph,
+and what untimed events or disabled kernels take differs from capture to capture."""
 
 
 def uniform(**fields: Any) -> Chain:  # noqa: ANN401 (any field of a launch)
