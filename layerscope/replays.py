@@ -22,7 +22,7 @@ from layerscope.run import (
 from layerscope.run_header import read_header
 from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty
 
-_ROWS: Final = 24 << 10  # more take more memory, fewer more time
+_ROWS: Final = 32 << 10  # more take more memory, fewer more time
 
 
 def load_without_kernels(path: Path | str) -> Run:

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.shares import increments, swept_increments, swept_replays
+from layerscope.analyze.shares import increments, swept_replays
 from layerscope.passes import PASS_KEYS, REPLAY_KEYS, first_pass, used_passes
 from layerscope.schema import KERNELS, Schema
 
@@ -120,18 +120,24 @@ def _swept(kernels: pl.DataFrame) -> pl.DataFrame:
     Starts and ends are since the replay's first start, as is ``_begin_ns``, the start
     of the kernel's pass.
     """
-    swept = swept_replays(kernels)
-    before = pl.col("frontier_ns").shift(1).over(REPLAY_KEYS)
+    replay, one_pass = pl.col("_replay"), ("_replay", "pass_index")
+    start, frontier = pl.col("start_ns"), pl.col("frontier_ns")
+    advance = pl.col("gap_ns") + pl.col("exclusive_ns")
     return (
-        swept.with_columns(_before_ns=before.fill_null(pl.col("start_ns")))
-        .with_columns(_begin_ns=pl.col("_before_ns").first().over(PASS_KEYS))
-        .join(swept_increments(swept), on=PASS_KEYS, maintain_order="left")
+        swept_replays(kernels)
+        .with_columns(_replay=pl.struct(REPLAY_KEYS).rle_id())  # quicker than its keys
+        .with_columns(_before_ns=frontier.shift(1).over(replay).fill_null(start))
+        .with_columns(
+            _begin_ns=pl.col("_before_ns").first().over(one_pass),
+            # What its kernels move the frontier by, see `shares.increments`.
+            increment_ns=advance.sum().over(one_pass),
+        )
     )
 
 
 def _placed(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows` of whole replays with places from the second pass, the first used one."""
-    first = first_pass().over(REPLAY_KEYS).fill_null(0)
+    """`rows` of `_swept` with places from the second pass, the first used one."""
+    first = first_pass().over("_replay").fill_null(0)
     return rows.with_columns(place=pl.col("pass_index") - first - 1)
 
 

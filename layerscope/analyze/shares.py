@@ -99,15 +99,7 @@ def increments(kernels: pl.DataFrame) -> pl.DataFrame:
         Columns arm, experiment, capture, round, replay, pass_index and increment_ns,
         sorted by the former. For the same passes `pass_shares` adds up to the same.
     """
-    return used_passes(swept_increments(swept_replays(kernels)))
-
-
-def swept_increments(swept: pl.DataFrame) -> pl.DataFrame:
-    """As `increments`, of every pass, and of what comes before the first.
-
-    Args:
-        swept: from `swept_replays`.
-    """
+    swept = swept_replays(kernels)
     stretches = (
         swept.with_columns(_stretch=pl.struct(PASS_KEYS).rle_id())
         .group_by(*PASS_KEYS, "_stretch", maintain_order=True)
@@ -115,8 +107,9 @@ def swept_increments(swept: pl.DataFrame) -> pl.DataFrame:
     )
     after = pl.col("frontier_ns")
     before = after.shift(1).over(REPLAY_KEYS).fill_null(pl.col("start_ns"))
+    advanced = stretches.with_columns(increment_ns=after - before)
     return (
-        stretches.with_columns(increment_ns=after - before)
+        used_passes(advanced)
         .group_by(*PASS_KEYS)
         .agg(pl.col("increment_ns").sum())
         .sort(*PASS_KEYS)
