@@ -28,15 +28,15 @@ def judged(name: str, case: Case | None = None) -> Judged:
 @pytest.mark.parametrize(
     ("name", "percent"),
     [
-        ("trigger", 99.0),
-        ("early", 97.6),
+        ("trigger", 98.6),
+        ("early", 97.7),
         ("branches", 100.4),
-        ("merge", 100.6),
-        ("less", 101.5),
-        ("swap", 102.9),
-        ("gap", 101.0),
-        ("fewer", 99.7),
-        ("bandwidth", 99.7),
+        ("merge", 100.3),
+        ("less", 101.1),
+        ("swap", 100.6),
+        ("gap", 102.3),
+        ("fewer", 96.6),
+        ("bandwidth", 99.1),
     ],
 )
 def test_what_was_planted_is_on_its_lines(name: str, percent: float) -> None:
@@ -66,12 +66,9 @@ def test_a_change_on_other_lines_than_planted_is_no_pass(
     assert not judged(name, case).passed
 
 
-def test_what_a_profiler_adds_to_a_gap_across_events_is_left_over() -> None:
-    """In records the gap is longer than it is without a profiler.
-
-    That is no cost of a kernel's record, which alone is subtracted.
-    """
+def test_what_a_profiler_adds_to_a_gap_is_left_over() -> None:
+    """A gap is longer in records, by more than what a record of a kernel costs."""
     found = ledger(load(RUNS / "gap"), BASE, OTHER)
     (gaps,) = (line for line in found.lines if line.cause is Cause.GAPS)
-    assert (round(found.change.value), round(gaps.change.value)) == (-60377, -60999)
-    assert round(found.residual.value) == 803
+    assert (round(found.change.value), round(gaps.change.value)) == (-11735, -12002)
+    assert round(found.residual.value) == 442

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import torch
-from cuda.bindings import runtime
+from cuda.bindings import driver, runtime
 
 from layerscope.errors import MeasurementError
 from layerscope.graphs.cuda_edges import node_handles
@@ -23,19 +23,22 @@ from layerscope.graphs.memory import out_of_memory
 from layerscope.graphs.replay import HEAD_PASS, Body, Edge, Link, Node, Replay, Timing
 from layerscope.regions import Mark, observing
 
-_TYPES: Final = runtime.cudaGraphNodeType
+_TYPES: Final = driver.CUgraphNodeType  # the runtime's has no memory operations
 _NODE_KINDS: Final = {
-    _TYPES.cudaGraphNodeTypeKernel: "kernel",
-    _TYPES.cudaGraphNodeTypeMemcpy: "copy",
-    _TYPES.cudaGraphNodeTypeMemset: "fill",
-    _TYPES.cudaGraphNodeTypeHost: "host call",
-    _TYPES.cudaGraphNodeTypeGraph: "child graph",
-    _TYPES.cudaGraphNodeTypeEmpty: "empty",
-    _TYPES.cudaGraphNodeTypeWaitEvent: "event wait",
-    _TYPES.cudaGraphNodeTypeEventRecord: "event record",
-    _TYPES.cudaGraphNodeTypeMemAlloc: "allocation",
-    _TYPES.cudaGraphNodeTypeMemFree: "free",
-    _TYPES.cudaGraphNodeTypeConditional: "conditional",
+    _TYPES.CU_GRAPH_NODE_TYPE_KERNEL: "kernel",
+    _TYPES.CU_GRAPH_NODE_TYPE_MEMCPY: "copy",
+    _TYPES.CU_GRAPH_NODE_TYPE_MEMSET: "fill",
+    _TYPES.CU_GRAPH_NODE_TYPE_HOST: "host call",
+    _TYPES.CU_GRAPH_NODE_TYPE_GRAPH: "child graph",
+    _TYPES.CU_GRAPH_NODE_TYPE_EMPTY: "empty",
+    _TYPES.CU_GRAPH_NODE_TYPE_WAIT_EVENT: "event wait",
+    _TYPES.CU_GRAPH_NODE_TYPE_EVENT_RECORD: "event record",
+    _TYPES.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: "semaphore signal",
+    _TYPES.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: "semaphore wait",
+    _TYPES.CU_GRAPH_NODE_TYPE_MEM_ALLOC: "allocation",
+    _TYPES.CU_GRAPH_NODE_TYPE_MEM_FREE: "free",
+    _TYPES.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: "memory operation",
+    _TYPES.CU_GRAPH_NODE_TYPE_CONDITIONAL: "conditional",
 }
 _Pool: TypeAlias = Any
 """What torch calls a memory pool by; its own name for the type is private."""
@@ -282,7 +285,7 @@ def _nodes(handles: list[int], observer: _NodeObserver) -> tuple[Node, ...]:
     nodes = []
     for index, handle in enumerate(handles):
         pass_index, region = owners[handle]
-        node_type = call(runtime.cudaGraphNodeGetType, handle)
+        node_type = call(driver.cuGraphNodeGetType, handle)
         kind = _NODE_KINDS.get(node_type, node_type.name)
         role = observer.roles.get(handle)
         nodes.append(Node(index, handle, kind, pass_index, region, role))

@@ -20,10 +20,10 @@ def call(
     *arguments: Any,  # noqa: ANN401
     so: str = "the run cannot go on",
 ) -> Any:  # noqa: ANN401
-    """Call a function of the CUDA runtime and unwrap its result.
+    """Call a function of the CUDA runtime or driver and unwrap its result.
 
     Args:
-        function: of the runtime.
+        function: of either.
         arguments: what it is called with.
         so: what its failure means.
 
@@ -34,7 +34,7 @@ def call(
         MeasurementError: the status is not success; names function and status.
     """
     status, *values = function(*arguments)
-    if status != runtime.cudaError_t.cudaSuccess:
+    if status.value:
         runtime.cudaGetLastError()  # or what asks for it next would raise it again
         name = getattr(function, "__name__", "CUDA call")
         msg = f"{name} failed with {status.name}; {so}"

@@ -19,8 +19,12 @@ LONGEST_DELAY_NS: Final = 1_000_000
 """What a kernel may spin for on a GPU that others use."""
 
 _EDITABLE: Final = frozenset(
-    {"kernel", "copy", "fill", "empty", "event record", "event wait"}
+    {
+        *("kernel", "copy", "fill", "empty"),
+        *("event record", "event wait", "memory operation"),
+    }
 )
+_MAY_WAIT: Final = "memory operation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +134,11 @@ def refusals(
             "cannot be put in a row"
         )
     waiting = sorted({node.role for node in nodes if node.role} & set(waits))
+    if any(node.kind == _MAY_WAIT for node in nodes):
+        waiting.append("operations on memory")
     if waiting and has_branches(nodes, links):
         reasons.append(
-            f"it has parallel branches and kernels that wait for others "
+            f"it has parallel branches and nodes that may wait for others "
             f"({', '.join(waiting)}), which might then wait for ever"
         )
     return reasons

@@ -123,7 +123,7 @@ __device__ __forceinline__ void stage(
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, 5) layerscope_deep_stage(
+extern "C" __global__ void __launch_bounds__(kThreads, 4) layerscope_deep_stage(
         const uint4* cold, int vectors, uint4* handed, int handed_vectors,
         unsigned int* total, int order) {
     stage<8>(cold, vectors, handed, handed_vectors, total, order);

@@ -1,5 +1,7 @@
 """The limits of a study's own layer and arms, measured after everything else."""
 
+from typing import Final
+
 import polars as pl
 
 from layerscope.errors import MeasurementError
@@ -11,6 +13,9 @@ from layerscope.runner.arm_chains import chain_of
 from layerscope.runner.bench import Bench
 from layerscope.runner.limit_times import Effort
 from layerscope.runner.limits import measure_limits
+
+_ROUNDS: Final = 5
+"""Of every capture: fewer than of `layerscope limits`, for people wait for a study."""
 
 
 def bound(bench: Bench, spec: LayerSpec) -> None:
@@ -25,7 +30,7 @@ def bound(bench: Bench, spec: LayerSpec) -> None:
     if bench.is_cut:
         header.warnings.append("limits were not measured: the time budget had ended")
         return
-    effort = Effort(seed=bench.study.seed, progress=bench.progress)
+    effort = Effort(rounds=_ROUNDS, seed=bench.study.seed, progress=bench.progress)
     try:
         with bench.timed("limits"):
             distinct = mean_distinct(header.distinct_experts)

@@ -165,7 +165,7 @@ def test_every_reason_against_a_graph_is_told_at_once() -> None:
             "cannot be put in a row"
         ),
         (
-            "it has parallel branches and kernels that wait for others (combine, "
+            "it has parallel branches and nodes that may wait for others (combine, "
             "gather), which might then wait for ever"
         ),
     ]
@@ -176,6 +176,16 @@ def test_a_chain_may_have_kernels_that_wait() -> None:
     nodes = [node(0, role="gate_up"), node(1, role="combine"), node(2)]
     assert refusals(nodes, early(*row(3)), ["combine"]) == []
     assert refusals(nodes, full((0, 1), (0, 2)), []) == []
+
+
+def test_operations_on_memory_may_wait_too() -> None:
+    """For what a kernel of another branch writes; in a chain, that came before."""
+    nodes = [node(0), node(1, kind="memory operation"), node(2)]
+    assert refusals(nodes, full(*row(3)), []) == []
+    assert refusals(nodes, full((0, 1), (0, 2)), []) == [
+        "it has parallel branches and nodes that may wait for others (operations on "
+        "memory), which might then wait for ever"
+    ]
 
 
 def test_a_plan_is_the_change_of_each_experiment() -> None:
