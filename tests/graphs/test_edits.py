@@ -183,8 +183,10 @@ def test_operations_on_memory_may_wait_too() -> None:
     nodes = [node(0), node(1, kind="memory operation"), node(2)]
     assert refusals(nodes, full(*row(3)), []) == []
     assert refusals(nodes, full((0, 1), (0, 2)), []) == [
-        "it has parallel branches and nodes that may wait for others (operations on "
-        "memory), which might then wait for ever"
+        (
+            "it has parallel branches and nodes that may wait for others (operations on "
+            "memory), which might then wait for ever"
+        )
     ]
 
 
