@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         RecordError,
     )
     from layerscope.layers.spec import LayerSpec
-    from layerscope.notebook import Comparison, Run, Timeline, load
+    from layerscope.notebook import Comparison, Run, Timeline, load, load_trace
     from layerscope.notebook.profiling import profile
     from layerscope.regions import Region, region, role
     from layerscope.runner.foreign import CallableOptions
@@ -42,6 +42,7 @@ __all__ = [
     "Timeline",
     "__version__",
     "load",
+    "load_trace",
     "profile",
     "region",
     "role",
@@ -63,6 +64,7 @@ _HOMES: Final = {
     "Study": "layerscope.study",
     "Timeline": "layerscope.notebook",
     "load": "layerscope.notebook",
+    "load_trace": "layerscope.notebook",
     "profile": "layerscope.notebook.profiling",
     "region": "layerscope.regions",
     "role": "layerscope.regions",

@@ -94,9 +94,21 @@ def available_memory_bytes() -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
-def differences(a: Environment, b: Environment) -> list[str]:
-    """Each checked field in which `a` and `b` differ, as ``field: a against b``."""
+def differences(
+    a: Environment, b: Environment, *, only_told: bool = False
+) -> list[str]:
+    """Each checked field in which `a` and `b` differ, as ``field: a against b``.
+
+    Args:
+        a: what is compared with.
+        b: what is compared.
+        only_told: whether a field counts only where both tell it, as of a trace, which
+            does not tell all.
+    """
     left, right = _flatten(a), _flatten(b)
+    if only_told:
+        told = {name for name in left if left[name] and right.get(name)}
+        left, right = ({n: each[n] for n in told} for each in (left, right))
     return [
         f"{field}: {left.get(field, 'none')} against {right.get(field, 'none')}"
         for field in CHECKED_FIELDS

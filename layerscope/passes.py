@@ -1,7 +1,8 @@
 """What names a replay and a pass in frames, and which passes count.
 
 A replay begins and ends beside something that is not a layer. So its first and its last
-pass do not count, and what comes before its first pass (index -1) does not either.
+pass do not count, and what belongs to no pass (index -1) does not either: it comes
+before the first, or, in a run made of a trace, after the last.
 """
 
 from typing import Final

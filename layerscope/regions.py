@@ -34,15 +34,24 @@ class Region(StrEnum):
     OTHER = "other"
 
 
+_UNASSIGNED: Final = (
+    "unassigned"  # `schema.UNASSIGNED`, which stands beside this module
+)
+
+
 def in_order(regions: Iterable[str]) -> list[str]:
-    """`regions` once each: as a layer runs them, then foreign ones, then ``other``."""
+    """`regions` once each: as a layer runs them, then foreign ones, then ``other``.
+
+    What a trace leaves unassigned comes last.
+    """
     return sorted(set(regions), key=_place)
 
 
-def _place(region: str) -> tuple[bool, int, str]:
+def _place(region: str) -> tuple[int, int, str]:
     known = [each.value for each in Region if each is not Region.OTHER]
     place = known.index(region) if region in known else len(known)
-    return region == Region.OTHER, place, region
+    last = [Region.OTHER.value, _UNASSIGNED]
+    return last.index(region) + 1 if region in last else 0, place, region
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,9 @@ def read_spans(path: Path | str) -> pl.DataFrame:
     """When the second pass of every replay in the folder `path` begins, and its end.
 
     Returns:
-        The keys of replays, and Int64 begin_ns, the latest end of what comes before the
-        second pass, the first that shares count (0, where nothing does), and end_ns,
-        the latest end of all, both since the replay's first start; sorted.
+        The keys of replays, and Int64 begin_ns, the latest end of the first pass, after
+        which the first begins that shares count (0, where there is no pass), and
+        end_ns, the latest end of all, both since the replay's first start; sorted.
 
     Raises:
         RecordError: the file is damaged, or misses columns.
@@ -96,7 +96,7 @@ def read_spans(path: Path | str) -> pl.DataFrame:
         _collect(passes, file)
         .group_by(REPLAY_KEYS)
         .agg(
-            begin_ns=end.filter(index <= first_pass()).max().fill_null(0),
+            begin_ns=end.filter(index == first_pass()).max().fill_null(0),
             end_ns=end.max(),
         )
         .sort(REPLAY_KEYS)

@@ -105,6 +105,14 @@ def _load_draft(folder: Path, header: RunHeader) -> Run | None:
         return None
 
 
+def holds_no_trace(path: Path) -> bool:
+    """Whether only `load` can say what `path` is: a run, runs, or nothing at all."""
+    if path.is_dir():
+        inside = path.glob(f"*/{HEADER_FILE}")
+        return (path / HEADER_FILE).is_file() or any(inside)
+    return not path.exists() or path.name == HEADER_FILE
+
+
 class RunWriter:
     """Grows a run on disk; what the last `checkpoint` wrote survives any crash."""
 
@@ -265,6 +273,7 @@ def _not_a_run(folder: Path) -> str:
         return f"{folder} is not a run: it holds no {HEADER_FILE}{hint}"
     if folder.is_file():
         hint = f"; did you mean {folder.parent}?" if folder.name == HEADER_FILE else ""
+        hint = hint or "; layerscope analyze reads traces of other tools"
         return f"{folder} is a file, and a run is a folder{hint}"
     siblings = [found.parent.name for found in folder.parent.glob(f"*/{HEADER_FILE}")]
     close = get_close_matches(folder.name, siblings, n=1)

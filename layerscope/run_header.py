@@ -11,13 +11,15 @@ from layerscope.errors import RecordError
 from layerscope.experiment import Experiment
 from layerscope.study import Study
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 # What changed in a run's files, by format version:
 # 1  the first
 # 2  a study's spec says what it is of: "type" is "layer", "draft" or "callables"; a run
 #    may hold the run of its draft in a folder of its own
 # 3  graphs may be edited: a study's experiments, what became of each, the costs that
 #    are subtracted from their times, and the limits of the machine
+# 4  a run may be made of a trace: its spec is "trace", it has no samples and no A/A
+#    arm, and the index -1 is also that of kernels after the last pass
 
 
 def _name_the_spec(header: dict[str, Any]) -> dict[str, Any]:
@@ -32,9 +34,15 @@ def _has_no_experiments(header: dict[str, Any]) -> dict[str, Any]:
     return {**header, "format_version": 3}
 
 
+def _is_no_trace(header: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 to 4: nothing of a measured run has changed."""
+    return {**header, "format_version": 4}
+
+
 _MIGRATIONS: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     1: _name_the_spec,
     2: _has_no_experiments,
+    3: _is_no_trace,
 }
 """For each old version, the step that turns its header into the next version's."""
 
@@ -145,7 +153,9 @@ class RunHeader(msgspec.Struct, kw_only=True):
     status_reason: str = (
         "still running, or it could not finish: killed, or the disk was full"
     )
-    recorder: str = ""  # "cupti" or "torch.profiler"; empty where nothing was recorded
+    # "cupti", "torch.profiler", or the format of a trace; empty where nothing was
+    # recorded
+    recorder: str = ""
     decisions: list[Decision] = []
     weights: str = ""  # where they came from, in words
     host_memory_bytes: int = 0  # largest resident set of the process

@@ -26,7 +26,7 @@ KERNELS: Final[Schema] = {
     "round": INT,
     "replay": INT,  # unique within (arm, experiment, capture); dropped ones leave holes
     # which node of it
-    "pass_index": INT,  # from 0; -1 before the first pass
+    "pass_index": INT,  # from 0; -1 of what belongs to no pass
     "node": INT,  # creation order within the replay, from 0
     "kind": TEXT,  # one of KERNEL_KINDS
     "name": TEXT,
@@ -108,6 +108,82 @@ PASS_SHARES: Final[Schema] = {
 }
 """One row a (pass, region): the exact split of a pass's increment."""
 
+TRACE_KINDS: Final = ("kernel", "copy", "fill")
+
+TRACE_KERNELS: Final[Schema] = {
+    # where: numbers as the file's tool gives them; null where it gives none
+    "process": INT,  # which process launched it, where a file holds several
+    "device": INT,
+    "context": INT,
+    "stream": INT,
+    # what
+    "kind": TEXT,  # one of TRACE_KINDS
+    "name": TEXT,  # as in the file, demangled where the file has both forms
+    # when
+    "start_ns": INT,  # since the trace's time 0
+    "duration_ns": INT,  # never negative
+    # launched by: (process, correlation) names a call of TRACE_CALLS, if it is there
+    "correlation": INT,
+    "graph": INT,  # executable graph it was a node of
+    "graph_node": INT,  # which node: the same in every replay of that graph
+    # how; null where the file does not tell
+    "grid_x": INT,  # blocks, also where the tool counts work-items
+    "grid_y": INT,
+    "grid_z": INT,
+    "block_x": INT,
+    "block_y": INT,
+    "block_z": INT,
+    "registers": INT,  # per thread
+    "shared_bytes": INT,  # static and dynamic
+    # of collectives whose parameters the file tells
+    "collective": TEXT,  # "allreduce", "_allgather_base", ...
+    "group": TEXT,  # the process group's name
+}
+"""One row a kernel, copy or fill that ran on a device, from another tool's trace."""
+
+TRACE_CALLS: Final[Schema] = {
+    "process": INT,
+    "thread": INT,
+    "name": TEXT,  # "cudaLaunchKernel", "hipGraphLaunch", ...; version suffixes cut
+    "start_ns": INT,
+    "duration_ns": INT,
+    "correlation": INT,  # unique within the process
+}
+"""One row a call of the runtime or the driver that device work is linked to."""
+
+TRACE_RANGE_KINDS: Final = ("step", "module", "annotation")
+
+TRACE_RANGES: Final[Schema] = {
+    "kind": TEXT,  # one of TRACE_RANGE_KINDS
+    "name": TEXT,
+    "process": INT,
+    "thread": INT,  # null of ranges on a device
+    "device": INT,  # null of ranges on the host
+    "stream": INT,
+    "start_ns": INT,
+    "end_ns": INT,
+}
+"""One row a named range: a step of the profiler, a module, NVTX, roctx, annotations."""
+
+PLACED_KERNELS: Final[Schema] = {
+    **TRACE_KERNELS,
+    # which step and layer, see `analyze.layer_finder`
+    "step": INT,  # from 0 on each device; null outside steps
+    "step_kind": TEXT,  # "decode", "prefill", "mixed" or "unknown"; null outside steps
+    "layer": INT,  # from 0 in each step; null before the first and after the last
+    "variant": TEXT,  # layers of one variant run the same kernels: "A", "B", ...
+    "position": INT,  # place in the layer, from 0
+    # which region, and what said so
+    "region": TEXT,  # of `regions.Region`, a user's own name, or "unassigned"
+    "role": TEXT,  # null where nothing names one
+    # "range NAME", "rule NAME", "sequence NAME", "neighbours" or "nothing"
+    "assigned_by": TEXT,
+}
+"""One row a row of `TRACE_KERNELS`, in the order (device, start, end, of the file)."""
+
+UNASSIGNED: Final = "unassigned"
+"""The region of kernels that nothing says a region of."""
+
 
 NULLABLE: Final = frozenset(
     {
@@ -116,9 +192,16 @@ NULLABLE: Final = frozenset(
         *("registers", "static_shared_bytes", "dynamic_shared_bytes"),
         *("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw"),
         "throttle_reasons",
+        # of traces
+        *("process", "thread", "device", "context", "correlation"),
+        *("graph", "graph_node"),
+        *("shared_bytes", "collective", "group"),
+        *("step_kind", "layer", "variant"),
     }
 )
 """The columns that may lack values: what a recorder or a device could not tell."""
+
+_NULLABLE_PLACED: Final = NULLABLE | {"position", "step"}  # which samples always have
 
 _EXACT_FLOAT: Final = 2**53  # above it, a float no longer tells whole numbers apart
 
@@ -150,10 +233,11 @@ def conform(frame: pl.DataFrame, schema: Schema, *, what: str) -> pl.DataFrame:
         parts += [f"has unknown {', '.join(unknown)}"] if unknown else []
         msg = f"{what}: {' and '.join(parts)}; written by another version?"
         raise RecordError(msg)
+    nullable = _NULLABLE_PLACED if schema is PLACED_KERNELS else NULLABLE
     faults = [
         f"{name} {fault}"
         for name, dtype in schema.items()
-        if (fault := _fault(frame[name], dtype))
+        if (fault := _fault(frame[name], dtype, nullable))
     ]
     if faults:
         msg = f"{what}: {', '.join(faults)}; damaged, or written by another program"
@@ -161,9 +245,9 @@ def conform(frame: pl.DataFrame, schema: Schema, *, what: str) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
-def _fault(column: pl.Series, dtype: pl.DataType) -> str:
+def _fault(column: pl.Series, dtype: pl.DataType, nullable: frozenset[str]) -> str:
     """Why `column` does not fit `dtype` and its name, or an empty string."""
-    if column.name not in NULLABLE and column.null_count():
+    if column.name not in nullable and column.null_count():
         return f"lacks {column.null_count()} of {column.len()} values"
     if column.dtype == pl.Null:
         return ""

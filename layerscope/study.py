@@ -13,6 +13,7 @@ import msgspec
 from layerscope.experiment import Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
+from layerscope.trace_spec import TraceSpec
 
 ANCHOR_LENGTHS: Final = (8, 16, 24)
 """Passes a replay under a graph; the slope over them is the time of a pass."""
@@ -64,8 +65,11 @@ class CallableSpec(msgspec.Struct, frozen=True, kw_only=True, tag="callables"):
     tolerance: float  # relative error against the first arm that is taken as equal
 
 
-Spec: TypeAlias = LayerSpec | DraftSpec | CallableSpec
-"""What a study measures: fixes the work that every arm must do."""
+Spec: TypeAlias = LayerSpec | DraftSpec | CallableSpec | TraceSpec
+"""What a study measures: fixes the work that every arm must do.
+
+A `TraceSpec` fixes none: its run was made of what another tool had recorded.
+"""
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +94,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
-        """The arms, and the first one again for the A/A floor."""
+        """The arms, and the first one again for the A/A floor; not those of a trace."""
+        if isinstance(self.spec, TraceSpec):
+            return self.arms
         first = self.arms[0]
         again = Arm(backend=first.backend, switches=first.switches, again=True)
         return (*self.arms, again)

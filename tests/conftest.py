@@ -25,6 +25,7 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every test empty caches, so that none passes on what another left."""
     for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / "caches" / variable.lower()))
+    monkeypatch.delenv("LAYERSCOPE_CACHE", raising=False)
 
 
 @pytest.fixture(scope="module", autouse=True)

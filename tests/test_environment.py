@@ -112,3 +112,15 @@ def test_without_proc_all_memory_counts_as_available(
     sizes = {"SC_PHYS_PAGES": 5, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", sizes.__getitem__)
     assert environment.available_memory_bytes() == 5 * 4096
+
+
+def test_what_only_one_tells_may_be_no_difference() -> None:
+    """A trace knows no driver and no packages, and perhaps not its device."""
+    told = handmade.environment()
+    device = DeviceFacts(type="cuda", name="Other GPU", architecture="sm_90")
+    trace = msgspec.structs.replace(told, device=device, packages={})
+    assert environment.differences(told, trace, only_told=True) == [
+        "device.name: Paper GPU against Other GPU"
+    ]
+    unknown = msgspec.structs.replace(trace, device=DeviceFacts(type="", name=""))
+    assert environment.differences(told, unknown, only_told=True) == []

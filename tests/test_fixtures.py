@@ -23,6 +23,7 @@ from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, load
 from layerscope.study import CallableSpec
+from layerscope.trace_spec import TraceSpec
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STEPS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
@@ -168,9 +169,16 @@ def test_experiments_were_made_and_leave_little_unexplained(name: str) -> None:
     assert abs(found.residual.value) < 0.03 * found.base_ns
 
 
+def planned_regions(run: Run) -> tuple[str, ...]:
+    """Those of the layer, the draft or the callables that were measured."""
+    spec = run.header.study.spec
+    assert not isinstance(spec, TraceSpec)
+    return tuple(spec.regions)
+
+
 def usual_experiments(run: Run) -> tuple[Experiment, ...]:
     """The twin, and every region left out of it and of the captured graph."""
-    return usual(run.header.study.spec.regions)
+    return usual(planned_regions(run))
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -189,7 +197,7 @@ def test_every_edge_leads_from_a_node_to_a_later_one(name: str) -> None:
 def test_the_compiled_layer_has_fewer_kernels(study: Run) -> None:
     """torch_compile fuses: a layer has fewer kernels, and no region has more."""
     counts = kernels_a_pass(study)
-    regions = study.header.study.spec.regions
+    regions = planned_regions(study)
     assert {region for _, region in counts} == set(regions)
     compiled, reference = (
         [counts[arm, region] for region in regions]
@@ -268,7 +276,7 @@ def test_at_least_800_passes_of_every_arm_are_measured_and_recorded(whole: Run) 
 def test_every_record_has_a_region_and_every_replay_the_same_nodes(run: Run) -> None:
     """All of a replay's nodes are there, in all replays, and none was dropped."""
     assert run.header.drops == []
-    assert set(run.kernels["region"]) == {*run.header.study.spec.regions, "other"}
+    assert set(run.kernels["region"]) == {*planned_regions(run), "other"}
     nodes = run.kernels.group_by("arm", "capture", "replay").agg(
         pl.col("node").sort().hash().sum(), pl.len().alias("count")
     )

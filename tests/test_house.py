@@ -25,7 +25,7 @@ FUNCTION_LINES = 50
 HEAVY = ("torch", "polars", "numpy")
 TORCH_FREE = (
     *("analyze", "ingest", "render", "replays", "report", "run", "run_header"),
-    *("study", "timeline"),
+    *("study", "timeline", "trace"),
 )
 FORBIDDEN_NAMES = {"base", "common", "helpers", "manager", "utils"}
 

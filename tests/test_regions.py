@@ -18,6 +18,7 @@ from layerscope.regions import (
     region,
     role,
 )
+from layerscope.schema import UNASSIGNED
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -211,6 +212,10 @@ def test_bad_names_are_refused_where_anybody_observes(
 
 
 def test_regions_come_in_the_order_of_a_layer() -> None:
-    """Once each: as a layer runs them, then foreign ones by name, ``other`` last."""
-    given = ["other", "b_mine", "moe", "a_mine", "attention", "moe"]
-    assert in_order(given) == ["attention", "moe", "a_mine", "b_mine", "other"]
+    """Once each: as a layer runs them, then foreign ones by name, ``other`` last.
+
+    After that stands only what a trace leaves unassigned.
+    """
+    given = [UNASSIGNED, "other", "b_mine", "moe", "a_mine", "attention", "moe"]
+    ordered = ["attention", "moe", "a_mine", "b_mine", "other", UNASSIGNED]
+    assert in_order(given) == ordered

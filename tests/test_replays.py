@@ -8,6 +8,7 @@ from layerscope.errors import InputError, RecordError
 from layerscope.replays import load_without_kernels, read_replays, read_spans
 from layerscope.run import EDGES_FILE, KERNELS_FILE, load
 from layerscope.schema import EDGES, KERNELS, empty
+from tests.ingest import paper_runs
 from tests.perfetto import runs
 
 
@@ -81,3 +82,13 @@ def test_damaged_and_missing_tables(folder: Path) -> None:
     path.unlink()
     with pytest.raises(RecordError, match="is missing; the run is not whole"):
         list(read_replays(folder))
+
+
+def test_spans_of_a_trace(tmp_path: Path) -> None:
+    """What comes after the last layer is not before the second."""
+    found = read_spans(paper_runs.write(tmp_path / "run"))
+    assert found.select("arm", "replay", "begin_ns", "end_ns").rows() == [
+        ("decode", 0, 38_000, 148_000),
+        ("decode", 2, 38_000, 148_000),
+        ("prefill", 1, 353_000, 1_059_000),
+    ]

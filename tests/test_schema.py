@@ -13,14 +13,21 @@ from layerscope.schema import (
     KERNELS,
     NULLABLE,
     PASS_SHARES,
+    PLACED_KERNELS,
     RANGES,
     SAMPLES,
+    TRACE_CALLS,
+    TRACE_KERNELS,
+    TRACE_RANGES,
     Schema,
     conform,
     empty,
 )
 
-SCHEMAS = (KERNELS, SAMPLES, RANGES, PASS_SHARES)
+SCHEMAS = (
+    *(KERNELS, SAMPLES, RANGES, PASS_SHARES),
+    *(TRACE_KERNELS, TRACE_CALLS, TRACE_RANGES, PLACED_KERNELS),
+)
 SMALL: Schema = {"name": pl.String(), "start_ns": pl.Int64(), "role": pl.String()}
 
 
@@ -124,3 +131,18 @@ def test_the_input_is_not_changed() -> None:
     given_frame = frame(start_ns=[7.0])
     conform(given_frame, SMALL, what="frame")
     assert given_frame.schema["start_ns"] == pl.Float64
+
+
+@pytest.mark.parametrize("name", ["step", "position"])
+def test_what_a_trace_may_lack_a_sample_has(name: str) -> None:
+    """Both call a column so: outside of steps there is none, a replay has one."""
+    row: dict[str, Any] = dict.fromkeys(SAMPLES, 0)
+    row |= {"phase": "anchor", "arm": "a", "experiment": "captured", name: None}
+    with pytest.raises(RecordError, match=f"{name} lacks 1 of 1 values"):
+        conform(pl.DataFrame([row], schema=SAMPLES), SAMPLES, what="samples")
+    placed: dict[str, Any] = dict.fromkeys(PLACED_KERNELS, 0)
+    placed |= {"kind": "kernel", "name": "a"}
+    placed |= dict.fromkeys(("collective", "group", "step_kind", "variant", "role"))
+    placed |= {"region": "moe", "assigned_by": "nothing", name: None}
+    found = pl.DataFrame([placed], schema=PLACED_KERNELS)
+    assert_frame_equal(conform(found, PLACED_KERNELS, what="kernels"), found)

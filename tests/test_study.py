@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from layerscope.experiment import CAPTURED
 from layerscope.layers.spec import LayerSpec
 from layerscope.study import MIN_ROUNDS, Arm, Slot, Study, order
+from layerscope.trace_spec import TraceSpec, TraceSteps
 from tests import handmade
 
 A, B = Arm(backend="a"), Arm(backend="b")
@@ -104,3 +105,28 @@ def test_every_round_is_shuffled_anew() -> None:
         for slot in slots
     }
     assert len(seen) == 6 * 6
+
+
+def test_a_trace_has_no_second_capture() -> None:
+    """Nobody repeated it, so there is no A/A arm."""
+    steps = (
+        TraceSteps(arm="decode", kind="decode", steps=2, layers=4),
+        TraceSteps(arm="prefill", kind="prefill", steps=1, layers=0),
+    )
+    spec = TraceSpec(files=("x.json",), format="Kineto JSON", steps=steps)
+    traced = Study(spec=spec, arms=(A, B))
+    assert traced.all_arms == (A, B)
+    assert [each.name for each in study().all_arms] == ["a", "b", "a (A/A)"]
+
+
+def test_what_an_arm_of_a_trace_stands_for() -> None:
+    """Its steps, and whether a pass is a layer or a whole step."""
+    steps = (
+        TraceSteps(arm="decode", kind="decode", steps=2, layers=4),
+        TraceSteps(arm="step", kind="unknown", steps=1, layers=0),
+    )
+    spec = TraceSpec(files=("x.json",), format="Kineto JSON", steps=steps)
+    assert spec.steps_of("step") is steps[1]
+    assert [each.unit for each in steps] == ["layer", "step"]
+    with pytest.raises(KeyError):
+        spec.steps_of("verify")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
     "README.md",
     *("docs/accuracy.md", "docs/gate.md", "docs/index.md", "docs/ledger.md"),
-    "docs/terminal.md",
+    *("docs/terminal.md", "docs/your-own-trace.md"),
 )
 """Those that show outputs."""
 

@@ -44,7 +44,7 @@ from layerscope.run import Run
 from layerscope.run_header import KernelCost
 from layerscope.units import format_count, format_ns
 
-_FEWEST_ALIKE: Final = 0.5
+FEWEST_ALIKE: Final = 0.5
 """Part of an arm's passes that must have the same kernels before they are matched."""
 
 JITTER: Final = 0.005
@@ -263,7 +263,7 @@ def _doubts(sides: Iterable[Records], split: _Split) -> Iterator[str]:
         typical = side.typical
         if not typical.passes:
             yield f"no pass of {side.arm} was recorded"
-        elif typical.passes_alike < _FEWEST_ALIKE * typical.passes:
+        elif typical.passes_alike < FEWEST_ALIKE * typical.passes:
             alike, passes = map(format_count, (typical.passes_alike, typical.passes))
             yield (
                 f"the kernels of {side.arm} vary: at most {alike} of {passes} passes "

@@ -159,12 +159,16 @@ def _match_codes(labels: _Labels, bases: list[_Kernel], others: list[_Kernel]) -
     waiting: defaultdict[tuple[object, ...], list[_Kernel]] = defaultdict(list)
     for kernel in reversed(others):
         waiting[kernel.code].append(kernel)
-    for kernel in tuple(bases):
+    paired: tuple[set[int], set[int]] = (set(), set())
+    for kernel in bases:
         if waiting[kernel.code]:
             found = waiting[kernel.code].pop()
             labels.add(Cause.SAME, [kernel], [found])
-            bases.remove(kernel)
-            others.remove(found)
+            paired[0].add(kernel.ordinal)
+            paired[1].add(found.ordinal)
+    # all at once: a step of a trace may have a hundred thousand kernels
+    for kernels, ordinals in zip((bases, others), paired, strict=True):
+        kernels[:] = [each for each in kernels if each.ordinal not in ordinals]
 
 
 def _match_rest(labels: _Labels, bare: _Sides, named: _Sides) -> None:

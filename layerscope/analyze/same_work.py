@@ -1,5 +1,6 @@
 """Whether two runs did the same work on the same machine, field by field."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,7 @@ from layerscope.errors import InputError
 from layerscope.layers.spec import LayerSpec
 from layerscope.run_header import RunHeader
 from layerscope.study import Study
+from layerscope.trace_spec import TraceSpec
 
 _NO_WORK: Final = ("model.vocab_size", "model.layers", "tolerance")
 """Fields of a spec that no pass of what it describes takes time for."""
@@ -40,6 +42,42 @@ def differences(base: RunHeader, other: RunHeader) -> list[str]:
         if left.get(name) != right.get(name)
     ]
     return [*work, *machine]
+
+
+def observed_differences(
+    base: RunHeader, other: RunHeader, pairs: Iterable[tuple[str, str]]
+) -> list[str]:
+    """What arms of two runs differ in, where at least one was made of a trace.
+
+    A trace does not say which work it did. What can be held against each other are the
+    kinds of steps, the layers of a step, and what both tell of the machine.
+
+    Args:
+        base: the run that is compared with.
+        other: the run compared.
+        pairs: arms, one of each run.
+    """
+    found = []
+    for one, another in pairs:
+        (kind, layers), (other_kind, other_layers) = (
+            _found_in(base, one),
+            _found_in(other, another),
+        )
+        if kind and other_kind and kind != other_kind:
+            found.append(f"steps: {kind} against {other_kind}")
+        if None not in (layers, other_layers) and layers != other_layers:
+            found.append(f"layers of {one}: {layers} against {other_layers}")
+    machine = machine_differences(base.environment, other.environment, only_told=True)
+    return [*dict.fromkeys(found), *machine]
+
+
+def _found_in(header: RunHeader, arm: str) -> tuple[str, int | None]:
+    """The kind of steps of an arm, and the layers of one; empty and None if unknown."""
+    spec = header.study.spec
+    if isinstance(spec, TraceSpec):
+        steps = spec.steps_of(arm)
+        return steps.kind, steps.layers
+    return "", spec.model.layers if isinstance(spec, LayerSpec) else None
 
 
 def refuse_different(base: RunHeader, other: RunHeader, advice: str) -> None:

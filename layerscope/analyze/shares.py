@@ -4,7 +4,7 @@ import polars as pl
 
 from layerscope.analyze.intervals import sweep
 from layerscope.passes import PASS_KEYS, REPLAY_KEYS, used_passes
-from layerscope.regions import Region
+from layerscope.regions import in_order
 from layerscope.schema import PASS_SHARES
 
 
@@ -127,17 +127,16 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         One row an (arm, experiment, region), regions in order of execution, then those
-        of foreign code by name, then ``other``. Columns passes (Int64); kernels_min,
-        kernels_max (Int64) and kernels (Float64, median) of a pass; and in Float64 ns
-        share_mean_ns, share_median_ns, gap_mean_ns, duration_mean_ns, hidden_mean_ns,
-        span_median_ns (of the passes with kernels).
+        of foreign code by name, then ``other`` and ``unassigned``. Columns passes
+        (Int64); kernels_min, kernels_max (Int64) and kernels (Float64, median) of a
+        pass; and in Float64 ns share_mean_ns, share_median_ns, gap_mean_ns,
+        duration_mean_ns, hidden_mean_ns, span_median_ns (of the passes with kernels).
     """
     known = ["arm", "experiment"]
     passes = shares.select(PASS_KEYS).unique()
     regions = shares.select(*known, "region").unique()
-    known_order = [region.value for region in Region if region is not Region.OTHER]
-    rank = {region: index for index, region in enumerate(known_order)}
-    rank[Region.OTHER.value] = len(rank) + 1  # after the names of foreign code
+    ordered = in_order(regions["region"])
+    rank = {region: place for place, region in enumerate(ordered)}
     means = ("share", "gap", "duration", "hidden")
     filled = ("kernels", *(f"{name}_ns" for name in means))
     return (
@@ -154,9 +153,5 @@ def region_table(shares: pl.DataFrame) -> pl.DataFrame:
             *((pl.col(f"{name}_ns").mean().alias(f"{name}_mean_ns")) for name in means),
             pl.col("span_ns").median().alias("span_median_ns"),
         )
-        .sort(
-            *known,
-            pl.col("region").replace_strict(rank, default=len(rank) - 1),
-            "region",
-        )
+        .sort(*known, pl.col("region").replace_strict(rank, return_dtype=pl.Int64))
     )

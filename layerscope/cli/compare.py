@@ -1,10 +1,12 @@
-"""``layerscope compare``: two arms of a run, or two runs."""
+"""``layerscope compare``: two arms of a run, two runs, or traces of other tools."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from layerscope.cli.interrupts import interruptible
 from layerscope.cli.options import Json
 from layerscope.errors import InputError
 
@@ -13,10 +15,15 @@ if TYPE_CHECKING:  # polars, which --help does without
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a run, or a trace of another tool.", metavar="RUN"
+        ),
+    ],
     other: Annotated[
         Path | None,
-        typer.Argument(help="Folder of a run to compare with it.", metavar="OTHER"),
+        typer.Argument(help="A run or trace to compare with it.", metavar="OTHER"),
     ] = None,
     *,
     arms: Annotated[
@@ -33,24 +40,47 @@ def command(
             "--anyway", help="Compare runs of different work or machines, and say so."
         ),
     ] = False,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML table of names of kernels and their regions, for traces.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Say why one arm is faster, or how a run differs from another."""
+    """Say why one arm is faster, or how a run or trace differs from another."""
     from layerscope.cli.output import print_report
     from layerscope.report.across_runs import compare_runs
     from layerscope.report.comparison import compare_arms
-    from layerscope.run import load
 
-    base = load(run)
     pair = None if arms is None else _pair(arms)
-    if other is not None:
-        report = compare_runs(base, load(other), pair, anyway=anyway)
+    with interruptible():
+        base = _loaded(run, rules)
+        compared = None if other is None else _loaded(other, rules)
+    if compared is not None:
+        report = compare_runs(base, compared, pair, anyway=anyway)
     elif anyway:
         msg = "--anyway is for two runs, and only one is given"
         raise InputError(msg)
     else:
         report = compare_arms(base, pair or _both(base))
     print_report(report, as_json=json)
+
+
+def _loaded(path: Path, rules: Path | None) -> "Run":
+    """The run in a folder, or what a trace is as one."""
+    from layerscope.run import holds_no_trace, load
+
+    if holds_no_trace(path):
+        return load(path)
+    from layerscope.ingest.read import ReadOptions
+    from layerscope.ingest.traced_runs import read_as_run
+    from layerscope.render.progress import progress_on
+
+    with progress_on(sys.stderr, f"reading {path}") as progress:
+        return read_as_run(path, ReadOptions(progress=progress), rules)
 
 
 def _pair(arms: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import typer
 
 from layerscope import __version__
 from layerscope.cli import (
+    analyze,
     backends,
     compare,
     doctor,
@@ -30,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("analyze")(analyze.command)
 app.command("backends")(backends.command)
 app.command("compare")(compare.command)
 app.command("doctor")(doctor.command)

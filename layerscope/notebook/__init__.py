@@ -7,5 +7,6 @@ what only people need: charts, and a picture of itself in HTML.
 from layerscope.notebook.comparison import Comparison
 from layerscope.notebook.run import Run, load
 from layerscope.notebook.timeline import Timeline
+from layerscope.notebook.traces import load_trace
 
-__all__ = ["Comparison", "Run", "Timeline", "load"]
+__all__ = ["Comparison", "Run", "Timeline", "load", "load_trace"]

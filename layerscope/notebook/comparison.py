@@ -1,4 +1,4 @@
-"""Two arms of a run against each other, as people look at them."""
+"""Arms and runs against each other, as people look at them."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,22 @@ from layerscope.analyze.causes import Ledger
 from layerscope.render.fragment import report_fragment
 from layerscope.render.plain import plain
 from layerscope.report import Report
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunComparison:
+    """Two runs against each other, arm by arm."""
+
+    report: Report
+    """What differs, as titled tables."""
+
+    def __repr__(self) -> str:
+        """The headlines, a line each."""
+        told = (f"{fact.label}: {fact.text}" for fact in self.report.headlines)
+        return plain(f"<RunComparison {'; '.join(told)}>")
+
+    def _repr_html_(self) -> str:
+        return report_fragment(self.report)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

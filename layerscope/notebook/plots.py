@@ -7,10 +7,10 @@ from typing import Final
 import altair as alt
 
 from layerscope import run as runs
-from layerscope.analyze.ledger import ledger
+from layerscope.analyze.observed import ledger_between
 from layerscope.errors import InputError
 from layerscope.render import charts
-from layerscope.report.comparison import arm_names, check_arm, check_arms
+from layerscope.report.arms import arm_names, check_arm, check_arms
 
 _WIDTH: Final = 760  # pixels; notebooks do not say how wide they are
 
@@ -52,11 +52,15 @@ class Plots:
                 is the second.
             dark: whether it is for a dark page.
         """
-        first, second, *_ = arm_names(self.run)
+        names = arm_names(self.run)
+        if len(names) == 1:
+            msg = f"{self.run.path} has one arm, {names[0]}; a ledger is of two"
+            raise InputError(msg)
+        first, second, *_ = names
         base = base or (second if other == first else first)
         other = other or (first if base == second else second)
         check_arms(self.run, (base, other))
-        drawn = charts.ledger(ledger(self.run, base, other))
+        drawn = charts.ledger(ledger_between(self.run, base, other))
         return self._shown(drawn, f"no round has both {base} and {other}", dark=dark)
 
     def shares(self, *, dark: bool = False) -> alt.LayerChart:

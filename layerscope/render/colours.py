@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from layerscope.regions import Region, in_order
+from layerscope.schema import UNASSIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +78,16 @@ def colour_of(region: str, index: int = 0) -> Colour:
         region: a name, of a layer's region or of foreign code's.
         index: which of the foreign regions it is, from 0; no matter for a layer's.
     """
+    if region == UNASSIGNED:
+        return REGION_COLOURS[Region.OTHER]
     return REGION_COLOURS.get(region, _FOREIGN[index % len(_FOREIGN)])
 
 
 def colours_of(regions: Iterable[str]) -> dict[str, Colour]:
     """The colour of each of `regions`, in order; foreign ones take theirs in turn."""
     ordered = in_order(regions)
-    foreign = [name for name in ordered if name not in REGION_COLOURS]
+    known = {*REGION_COLOURS, UNASSIGNED}
+    foreign = [name for name in ordered if name not in known]
     return {
         name: colour_of(name, foreign.index(name) if name in foreign else 0)
         for name in ordered

@@ -33,7 +33,7 @@ from layerscope.run import Run
 from layerscope.run_header import RunHeader
 
 _FLAG: Final = re.compile(r"(--[a-z][a-z-]*)")
-_LEAD: Final = ("device", "step", "types", "inputs")
+_LEAD: Final = ("device", "step", "types", "inputs", "steps")
 """Facts that say in one line what was measured."""
 
 

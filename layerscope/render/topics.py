@@ -22,6 +22,7 @@ class Topic(StrEnum):
 
 _TOPICS: Final = {
     "anchor_ns": Topic.ANCHORS,
+    "steps": Topic.ANCHORS,  # of a trace, which has no anchors
     "cause": Topic.LEDGER,
     "sum_ns": Topic.LEDGER,
     "benefit_ns": Topic.LEDGER,

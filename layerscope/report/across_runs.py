@@ -7,16 +7,14 @@ from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.same_work import differences, refuse_different
 from layerscope.analyze.statistics import Verdict
 from layerscope.errors import InputError
-from layerscope.report.comparison import (
-    arm_names,
-    check_arm,
-    partial_warnings,
-)
+from layerscope.report.arms import arm_names, check_arm, partial_warnings
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Report, Table
+from layerscope.report.observed_runs import compare_observed_runs
 from layerscope.report.tables import change_cell, unfused_notes
 from layerscope.report.work import noun, title
 from layerscope.run import Run
 from layerscope.study import AA_SUFFIX
+from layerscope.trace_spec import TraceSpec
 from layerscope.units import format_estimate
 
 COLUMNS: Final = (
@@ -46,6 +44,8 @@ def compare_runs(
     Raises:
         InputError: the runs differ, an arm is missing, or none is in both.
     """
+    if any(isinstance(run.header.study.spec, TraceSpec) for run in (base, other)):
+        return compare_observed_runs(base, other, arms, anyway=anyway)
     found = differences(base.header, other.header)
     if not anyway:
         refuse_different(

@@ -12,12 +12,14 @@ from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.measures import Measures, measures
+from layerscope.report.observed import observed_report
 from layerscope.report.region_names import region_name
 from layerscope.report.tables import against, tables, unfused_notes, why_unjudged
 from layerscope.report.verdicts import early_notes, verdicts
 from layerscope.report.work import noun, title
 from layerscope.run import Run
 from layerscope.run_header import RunHeader
+from layerscope.trace_spec import TraceSpec
 from layerscope.units import (
     format_estimate,
     format_ns,
@@ -52,6 +54,8 @@ def report_of(
         is_part: whether it stands below another of the same machine.
         parts: the reports below it.
     """
+    if isinstance(run.header.study.spec, TraceSpec):
+        return observed_report(run, measured)
     general = () if is_part else _general_notes(measured)
     return Report(
         title=title(run.header.study.spec),

@@ -9,7 +9,7 @@ from layerscope.analyze.statistics import (
     noise_floor,
 )
 from layerscope.analyze.swept import SweptRun, sweep_run
-from layerscope.errors import InputError
+from layerscope.report.arms import arm_names, check_arms, partial_warnings
 from layerscope.report.document import (
     Column,
     Fact,
@@ -20,9 +20,11 @@ from layerscope.report.document import (
 )
 from layerscope.report.facts import floor_text
 from layerscope.report.ledger import headline, ledger_notes, ledger_tables
+from layerscope.report.observed_runs import compare_observed_arms
 from layerscope.report.tables import against, change_cell, unfused_notes
 from layerscope.report.work import noun, title
 from layerscope.run import Run
+from layerscope.trace_spec import TraceSpec
 
 _ARMS = (
     Column("arm", "arm", Kind.TEXT),
@@ -42,40 +44,11 @@ def compare_arms(run: Run, arms: tuple[str, str]) -> Report:
         InputError: an arm is not in the run, or both are one.
     """
     check_arms(run, arms)
+    if isinstance(run.header.study.spec, TraceSpec):
+        return compare_observed_arms(run, arms)
     drafts = () if run.draft is None else (run.draft,)
     parts = tuple(_report(draft, arms) for draft in drafts if _has(draft, arms))
     return _report(run, arms, parts)
-
-
-def check_arms(run: Run, arms: tuple[str, str]) -> None:
-    """Refuse two arms that cannot be compared.
-
-    Raises:
-        InputError: one is not in the run, or both are one.
-    """
-    for arm in arms:
-        check_arm(run, arm)
-    if arms[0] == arms[1]:
-        again = arm_names(run)[-1]
-        msg = f"{arms[0]} is named twice; the same arm captured again is {again!r}"
-        raise InputError(msg)
-
-
-def check_arm(run: Run, arm: str) -> None:
-    """Refuse an arm that `run` does not have.
-
-    Raises:
-        InputError: naming those that it has.
-    """
-    known = arm_names(run)
-    if arm not in known:
-        msg = f"{run.path} has no arm {arm!r}; it has {', '.join(known)}"
-        raise InputError(msg)
-
-
-def arm_names(run: Run) -> tuple[str, ...]:
-    """Every arm of the run's study, the A/A arm last."""
-    return tuple(arm.name for arm in run.header.study.all_arms)
 
 
 def _has(run: Run, arms: tuple[str, str]) -> bool:
@@ -105,15 +78,6 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
         notes=(*unfused_notes(header, arms), *ledger_notes(found)),
         warnings=partial_warnings(run),
         parts=parts,
-    )
-
-
-def partial_warnings(*runs: Run) -> tuple[str, ...]:
-    """A line for every run that stopped before its plan was done."""
-    return tuple(
-        f"{run.path} is partial: {run.header.status_reason}"
-        for run in runs
-        if run.header.status == "partial"
     )
 
 

@@ -15,11 +15,12 @@ from layerscope.report.across_runs import (
     row,
     run_facts,
 )
-from layerscope.report.comparison import arm_names, check_arm, partial_warnings
+from layerscope.report.arms import arm_names, check_arm, partial_warnings
 from layerscope.report.document import Column, Fact, Kind, Report, Table
 from layerscope.report.work import noun, title
 from layerscope.run import Run
 from layerscope.study import AA_SUFFIX
+from layerscope.trace_spec import TraceSpec
 from layerscope.units import format_ns, format_percent
 
 _OUTCOME: Final = (
@@ -56,6 +57,7 @@ def gate_runs(
     Raises:
         InputError: the runs differ in what matters, or an arm is in one of them only.
     """
+    _refuse_traces(run, against)
     refuse_different(against.header, run.header, _ADVICE)
     chosen = arms or _arms(against)
     for arm in chosen:
@@ -89,6 +91,16 @@ def gate_runs(
         warnings=partial_warnings(against, run),
     )
     return GateReport(worst, report)
+
+
+def _refuse_traces(*runs: Run) -> None:
+    for run in runs:
+        if isinstance(run.header.study.spec, TraceSpec):
+            msg = (
+                f"{run.path} was made of a trace, which has no anchors to judge by; "
+                "layerscope compare shows what was observed"
+            )
+            raise InputError(msg)
 
 
 def _worst(outcomes: set[Outcome]) -> Outcome:

@@ -104,7 +104,7 @@ def ledger_tables(ledger: Ledger, against: str) -> Iterator[Table]:
         has_total=True,
     )
     if ledger.regions:
-        yield _region_table(ledger, against)
+        yield region_ledger(ledger, against)
     if ledger.corners is not None:
         corners = ledger.corners
         yield Table(
@@ -134,8 +134,13 @@ def _change(found: Estimate, base_ns: float) -> Interval:
     return Interval(found.value, found.low, found.high, found.value / base_ns)
 
 
-def _region_table(ledger: Ledger, against: str) -> Table:
-    """The lines that are from records: a region a row, a cause a column."""
+def region_ledger(ledger: Ledger, against: str) -> Table:
+    """The lines that are from records: a region a row, a cause a column.
+
+    Args:
+        ledger: of two arms, whose causes are known.
+        against: what the change is against, in words.
+    """
     causes = [
         cause
         for cause in Cause

@@ -30,6 +30,7 @@ from layerscope.analyze.swept import sweep_run
 from layerscope.analyze.what_ifs import WhatIf, what_ifs
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
+from layerscope.trace_spec import TraceSpec
 
 AFTER = "after"
 """The phase of the replays that ran once the profiler was detached."""
@@ -61,7 +62,7 @@ class Measures:
     """The arm that others are compared with: the first."""
 
     again: str
-    """The A/A arm: the first one, captured again."""
+    """The A/A arm: the first one, captured again; empty where there is none."""
 
     arms: tuple[str, ...]
     """Every arm of the study, the A/A arm last, measured or not."""
@@ -94,7 +95,7 @@ class Measures:
     """`shares.region_table` of every graph; empty without kernels."""
 
     share_changes: dict[str, dict[str, Comparison]]
-    """By arm but the base, then by region; mean share a pass."""
+    """By arm but the base, then by region; mean share a pass. None of a trace."""
 
     ledgers: dict[str, Ledger]
     """Of every measured arm but the base and the A/A arm, against the base."""
@@ -136,7 +137,8 @@ class Measures:
 def measures(run: Run) -> Measures:
     """Everything that is reported of `run`, however little of it was measured."""
     arms = tuple(arm.name for arm in run.header.study.all_arms)
-    base, again = arms[0], arms[-1]
+    is_trace = isinstance(run.header.study.spec, TraceSpec)
+    base, again = arms[0], "" if is_trace else arms[-1]
     swept = sweep_run(run)
     times = swept.times
     anchors = {arm: anchor(times, arm) for arm in arms}
@@ -163,7 +165,9 @@ def measures(run: Run) -> Measures:
         },
         linearity=linearity(run.samples.filter(whole)),
         regions=regions,
-        share_changes={arm: share_changes(shares, base, arm) for arm in arms[1:]},
+        share_changes={
+            arm: share_changes(shares, base, arm) for arm in arms[1:] if not is_trace
+        },
         ledgers={arm: ledger_of(swept, base, arm) for arm in measured if arm != base},
         what_ifs={arm: what_ifs(run.header, times, arm) for arm in measured},
         knocked={arm: knock_outs(run.header, times, arm) for arm in measured},

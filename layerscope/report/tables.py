@@ -152,14 +152,10 @@ def _traffic(rows: list[RegionBytes], arm: str) -> Traffic | None:
 
 
 def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
-    found = measured.captured_regions.filter(pl.col("arm") == arm)
-    keys = [column.key for column in _REGIONS]
-    rows = [tuple(row) for row in found.select(keys).iter_rows()]
-    totals = found.select(_ADDS_UP).sum().row(0, named=True)
-    total: tuple[Cell, ...] = ("total", *(totals.get(key) for key in keys[1:]))
+    plain = region_table_of(measured, arm, f"regions of {arm}, a profiled pass")
     if arm == measured.base:
-        title = f"regions of {arm}, a profiled pass"
-        return Table(title, _REGIONS, (*rows, total), has_total=True)
+        return plain
+    *rows, total = plain.rows
     is_judged = arm != measured.again and not why_unjudged(header, measured, arm)
     known = measured.region_names(measured.base)
     changes = {
@@ -167,19 +163,28 @@ def _region_table(header: RunHeader, measured: Measures, arm: str) -> Table:
         for name, change in measured.share_changes[arm].items()
         if name in known
     }
-    title = f"regions of {arm}, a profiled pass, change of mean share "
+    title = f"{plain.title}, change of mean share "
     return Table(
         title=title + against(header, measured.base),
         columns=(*_REGIONS, _CHANGE),
         rows=(
             *(
-                (*row, change_cell(changes.get(row[0]), is_judged=is_judged))
+                (*row, change_cell(changes.get(str(row[0])), is_judged=is_judged))
                 for row in rows
             ),
             (*total, None),
         ),
         has_total=True,
     )
+
+
+def region_table_of(measured: Measures, arm: str, title: str) -> Table:
+    """Where the time of a recorded pass of `arm` goes, without any change."""
+    found = measured.captured_regions.filter(pl.col("arm") == arm)
+    keys = [column.key for column in _REGIONS]
+    totals = found.select(_ADDS_UP).sum().row(0, named=True)
+    total: tuple[Cell, ...] = ("total", *(totals.get(key) for key in keys[1:]))
+    return Table(title, _REGIONS, (*found.select(keys).rows(), total), has_total=True)
 
 
 def why_unjudged(header: RunHeader, measured: Measures, arm: str) -> str:

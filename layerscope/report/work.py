@@ -1,18 +1,30 @@
-"""What a run measured, in words: a layer, its draft, or foreign callables."""
+"""What a run measured, in words: a layer, its draft, callables, or a trace."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import Fact
 from layerscope.run_header import RunHeader
 from layerscope.study import L2_FACTOR, CallableSpec, Spec
+from layerscope.trace_spec import TraceSpec, TraceSteps
 from layerscope.units import (
     format_bytes,
     format_count,
     format_number,
+    format_percent,
     format_things,
 )
+
+_ASSIGNED: Final = {
+    "rule": "by rules on names",
+    "sequence": "by their place between others",
+    "range": "by ranges",
+    "neighbours": "by neighbours",
+    "nothing": "unassigned",
+}
+"""What says regions of kernels of a trace, in words."""
 
 
 def title(spec: Spec) -> str:
@@ -24,6 +36,8 @@ def title(spec: Spec) -> str:
             return f"draft of {spec.model}"
         case CallableSpec():
             return "callables"
+        case TraceSpec():
+            return _files(spec)
 
 
 def noun(spec: Spec) -> str:
@@ -35,6 +49,8 @@ def noun(spec: Spec) -> str:
             return "draft"
         case CallableSpec():
             return "call"
+        case TraceSpec():
+            return "layer" if any(each.layers for each in spec.steps) else "step"
 
 
 def error_name(spec: Spec) -> str:
@@ -54,6 +70,8 @@ def work_facts(header: RunHeader) -> Iterator[Fact]:
             yield from _draft(header, spec)
         case CallableSpec():
             yield from _callables(spec, header.study.steps)
+        case TraceSpec():
+            yield from _trace(spec)
 
 
 def _layer(header: RunHeader, spec: LayerSpec) -> Iterator[Fact]:
@@ -165,3 +183,39 @@ def _callables(spec: CallableSpec, steps: int) -> Iterator[Fact]:
     yield Fact("values", changing)
     regions = [f"{name} = {', '.join(found)}" for name, found in spec.regions.items()]
     yield Fact("regions", "; ".join(regions) or "as the code marks them")
+
+
+def _trace(spec: TraceSpec) -> Iterator[Fact]:
+    told = [_files(spec).removeprefix("trace "), spec.format]
+    if spec.written_by:
+        told.append(f"written by {spec.written_by}")
+    if spec.recorded:
+        told.append(f"begun {spec.recorded}")
+    yield Fact("trace", ", ".join(told))
+    yield Fact("steps", "; ".join(map(_steps, spec.steps)))
+    whole_ns = sum(spec.assigned_ns.values())
+    if whole_ns:
+        shares = (
+            f"{_ASSIGNED.get(what, what)} {format_percent(time_ns / whole_ns)}"
+            for what, time_ns in spec.assigned_ns.items()
+        )
+        yield Fact("regions", f"of kernel time {', '.join(shares)}")
+
+
+def _files(spec: TraceSpec) -> str:
+    """The file, or how many there are."""
+    first, *others = spec.files
+    if not others:
+        return f"trace {first}"
+    return f"{format_count(len(spec.files))} traces, {first} to {others[-1]}"
+
+
+def _steps(found: TraceSteps) -> str:
+    steps = f"{found.arm}: {format_things(found.steps, 'step')}"
+    if not found.layers:
+        return f"{steps}, no layers found"
+    layers = f"{steps} of {format_things(found.layers, 'layer')}"
+    if len(found.variants) <= 1:
+        return layers
+    counts = (f"{count} × {name}" for name, count in found.variants.items())
+    return f"{layers} ({', '.join(counts)})"

@@ -3,12 +3,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from layerscope.analyze.same_work import differences, refuse_different
+from layerscope.analyze.same_work import (
+    differences,
+    observed_differences,
+    refuse_different,
+)
 from layerscope.errors import InputError
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.run_header import RunHeader
 from layerscope.study import Arm, CallableSpec
 from tests import handmade
+from tests.ingest import paper_runs
 
 ARMS = (Arm(backend="reference"),)
 
@@ -130,3 +135,30 @@ def test_a_refusal_names_every_field_and_what_to_do() -> None:
         "the runs differ in work or machine: context: 512 against 1024; tp: 1 against "
         "2; do something else"
     )
+
+
+def test_traces_are_held_against_each_other_by_what_they_tell() -> None:
+    """Kinds of steps, layers, and what both say of the machine."""
+    base, other = paper_runs.run("a").header, paper_runs.run("b").header
+    assert observed_differences(base, other, [("decode", "decode")]) == []
+    other.environment = msgspec.structs.replace(
+        other.environment,
+        device=msgspec.structs.replace(other.environment.device, name="", type="hip"),
+    )
+    assert observed_differences(base, other, [("decode", "prefill")]) == [
+        "steps: decode against prefill",
+        "layers of decode: 4 against 3",
+        "device.type: cuda against hip",
+    ]
+
+
+def test_a_trace_against_a_measured_layer() -> None:
+    """The model's layers count; drivers and packages a trace does not tell."""
+    traced = paper_runs.run().header
+    assert observed_differences(handmade.header(), traced, [("fused", "decode")]) == [
+        "layers of fused: 2 against 4"
+    ]
+    callables = CallableSpec(inputs=(), tolerance=1e-3)
+    study = msgspec.structs.replace(handmade.study(), spec=callables)
+    header = handmade.header(study=study)
+    assert observed_differences(header, traced, [("fused", "decode")]) == []

@@ -7,6 +7,7 @@ import pytest
 from layerscope.cli.main import main
 from layerscope.study import Arm
 from tests import handmade
+from tests.ingest import paper_runs
 
 
 @pytest.fixture
@@ -126,3 +127,84 @@ def test_a_missing_run_and_a_missing_arm(
     assert refusal(capsys, str(folder), none) == f"no run at {none}"
     told = refusal(capsys, str(folder), "--arms", "reference,fusde")
     assert "has no arm 'fusde'; it has reference, fused" in told
+
+
+TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
+EAGER, GRAPH = (str(TRACES / f"made-{kind}.json.gz") for kind in ("eager", "graph"))
+
+
+def test_two_traces_of_another_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    """The observed ledger, arm by arm; what planted traces differ by is its lines."""
+    assert main(["compare", EAGER, GRAPH, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["title"] == "made-graph against made-eager, observed"
+    titled = {table["title"]: table["rows"] for table in document["tables"]}
+    rows = titled[
+        "ledger of decode of made-graph, observed, against decode of made-eager"
+    ]
+    causes = {row["cause"]: row["change_ns"] for row in rows}
+    assert list(causes) == ["shorter gaps", "faster kernels", "change"]
+    # experts take 31.0 and 19.0 µs in one, 24.5 and 15.5 µs in the other
+    assert causes["faster kernels"] == pytest.approx(-10_000, rel=0.01)
+    assert causes["change"] == pytest.approx(
+        causes["shorter gaps"] + causes["faster kernels"]
+    )
+
+
+def test_a_saved_trace_is_as_the_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run and a trace can be compared, and the same one differs in nothing."""
+    folder = tmp_path / "run"
+    assert main(["analyze", EAGER, "--save", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(folder), EAGER, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [text.split(", ")[1] for text in document["headlines"].values()] == [
+        "0 ns (0.00 %)",
+        "0 ns (0.00 %)",
+    ]
+
+
+def test_arms_of_a_saved_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two that it has need no names."""
+    folder = paper_runs.write(tmp_path / "run")
+    assert main(["compare", str(folder)]) == 0
+    title, headline, *_ = capsys.readouterr().out.splitlines()
+    assert title == "trace paper.json.gz: prefill against decode, observed"
+    assert headline.startswith("prefill against decode, observed: a layer 349.0 µs")
+
+
+def test_what_is_neither_run_nor_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path that is not there, a folder of runs, and a file of something else."""
+    run = paper_runs.write(tmp_path / "runs" / "one")
+    assert refusal(capsys, str(tmp_path / "none"), EAGER).startswith("no run at")
+    told = refusal(capsys, str(run.parent), EAGER)
+    assert told.endswith(f"holds no run.json; did you mean {run}?")
+    other = tmp_path / "notes.txt"
+    other.write_text("no trace", encoding="utf-8")
+    assert main(["compare", str(other), EAGER]) == 2
+
+
+def test_rules_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They come before those known here, for both traces."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        "[[rule]]\nname = 'mine'\npattern = 'fused_moe_kernel|GroupProblemShape'\n"
+        "role = 'mine'\nregion = 'moe'\n",
+        encoding="utf-8",
+    )
+    assert main(["compare", EAGER, GRAPH, "--rules", str(rules), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    roles = {
+        row["role"]
+        for table in document["tables"]
+        for row in table["rows"]
+        if "role" in row
+    }
+    assert "mine" in roles
+    assert "experts" not in roles

@@ -7,6 +7,7 @@ import pytest
 
 from layerscope.cli.main import main
 from layerscope.schema import EDGES, KERNELS, empty
+from tests.ingest import paper_runs
 from tests.perfetto import runs
 from tests.perfetto.reading import read
 
@@ -144,3 +145,18 @@ def test_without_the_extra(
     code, line = refusal(capsys, str(folder), "-o", "x.pftrace")
     assert code == 1
     assert line == "export needs perfetto; pip install 'layerscope[perfetto]'"
+
+
+def test_layers_of_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Passes are called layers, and what is outside of them says so."""
+    folder, trace = paper_runs.write(tmp_path / "run"), tmp_path / "x.pftrace"
+    assert main(["export", str(folder), "-o", str(trace)]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("18 kernels of 6 passes of 2 graphs in")
+    names = {each.name for each in read(trace.read_bytes()).slices}
+    assert {"layer 0", "layer 1, the median", "layer 2"} <= names
+    assert main(["export", str(folder), "-o", str(trace), "--all"]) == 0
+    found = read(trace.read_bytes())
+    names = {each.name for each in found.slices}
+    assert {"layer 0", "layer 3", "outside of layers"} <= names
+    assert not any(name.startswith("pass") for name in names)

@@ -23,6 +23,9 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "compare Say why one arm is faster, or how a run differs from another." in (
         lines
     )
+    assert "analyze Find the layers in a trace of a model, and what it waits for." in (
+        lines
+    )
     assert "doctor Say what can be measured here, what not, and the fix." in lines
     assert not any("..." in line for line in lines[lines.index("Commands:") :])
 

@@ -184,8 +184,8 @@ def test_operations_on_memory_may_wait_too() -> None:
     assert refusals(nodes, full(*row(3)), []) == []
     assert refusals(nodes, full((0, 1), (0, 2)), []) == [
         (
-            "it has parallel branches and nodes that may wait for others (operations on "
-            "memory), which might then wait for ever"
+            "it has parallel branches and nodes that may wait for others (operations "
+            "on memory), which might then wait for ever"
         )
     ]
 

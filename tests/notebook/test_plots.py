@@ -5,6 +5,7 @@ import pytest
 from layerscope import InputError, Run
 from layerscope.render import charts, colours
 from tests import edited, handmade
+from tests.ingest import paper_runs
 
 NAMES = ("timeline", "ledger", "shares", "samples", "knockouts", "limits")
 
@@ -80,3 +81,24 @@ def test_what_was_not_measured_is_said() -> None:
         bare.plot.knockouts()
     with pytest.raises(InputError, match="paper-run has nothing to draw: no bound was"):
         bare.plot.limits()
+
+
+def test_a_trace_has_charts_of_what_was_observed(tmp_path: Path) -> None:
+    """Timeline, shares and ledger, without any interval; the others have nothing."""
+    traced = Run.of(paper_runs.run())
+    for name in ("timeline", "shares", "ledger"):
+        getattr(traced.plot, name)().save(tmp_path / "chart.png")
+    ledger = traced.plot.ledger().to_dict()
+    assert ledger["title"]["subtitle"][0].startswith("observed: no interval is known")
+    shares = traced.plot.shares().to_dict()
+    assert shares["title"]["subtitle"][0].endswith("nothing ran unprofiled")
+    for name in ("samples", "knockouts", "limits"):
+        with pytest.raises(InputError, match="has nothing to draw"):
+            getattr(traced.plot, name)()
+
+
+def test_one_arm_alone_has_no_ledger() -> None:
+    """There is nothing to compare it with."""
+    traced = Run.of(paper_runs.decode_only())
+    with pytest.raises(InputError, match="has one arm, decode; a ledger is of two"):
+        traced.plot.ledger()

@@ -13,6 +13,7 @@ from layerscope import run as runs
 from layerscope.analyze.verdicts import Verdict
 from layerscope.run import DRAFT_FOLDER, HEADER_FILE
 from tests import edited, handmade
+from tests.ingest import paper_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -161,3 +162,51 @@ def test_without_the_extra_reports_are_shown_and_charts_ask_for_it(
     with pytest.raises(MeasurementError, match=r"pip install 'layerscope\[charts\]'"):
         _ = run.plot
     assert run._repr_html_()
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Run:
+    """A run that was made of a trace, from disk."""
+    return layerscope.load(paper_runs.write(tmp_path / "run"))
+
+
+def test_a_run_of_a_trace_shows_itself(traced: Run) -> None:
+    """Regions, and a page in which everything is observed."""
+    assert traced.regions["region"].unique().sort().to_list() == [
+        "attention",
+        "mlp",
+        "unassigned",
+    ]
+    page = traced._repr_html_()
+    assert "34.00 µs a layer" in page
+    assert "95 %" not in page
+
+
+def test_arms_of_a_trace_differ_without_a_verdict(traced: Run) -> None:
+    """The change is told, how well it is known is not."""
+    found = traced.compare("decode", "prefill")
+    assert found.difference.value == 315_000
+    assert found.relative == pytest.approx(315 / 34)
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.reason == (
+        "observed in a trace, which says nothing of how much it varies"
+    )
+    assert "prefill against decode, observed: a layer 349.0 µs" in repr(found)
+    assert "±" not in found._repr_html_()
+
+
+def test_an_arm_of_a_trace_has_a_timeline(traced: Run) -> None:
+    """As any other."""
+    assert traced.timeline("decode").kernels.height == 28
+    with pytest.raises(InputError, match="has no arm 'verify'; it has decode, prefill"):
+        traced.timeline("verify")
+
+
+def test_a_run_against_another_shows_itself(traced: Run) -> None:
+    """Of traces what was observed, of measured runs their anchors."""
+    other = Run.of(paper_runs.run("other", scale=2))
+    found = traced.compare_run(other, ("decode", "decode"))
+    assert repr(found).startswith("<RunComparison decode of other against decode of ")
+    assert "ledger of decode of other, observed" in found._repr_html_()
+    measured = Run.of(handmade.run())
+    assert "no difference" in measured.compare_run(measured)._repr_html_()

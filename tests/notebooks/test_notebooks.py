@@ -49,12 +49,13 @@ def shown(notebook: NotebookNode) -> list[dict[str, str]]:
     ]
 
 
-def test_there_are_three() -> None:
-    """One to measure, one to understand, one to build."""
+def test_there_are_four() -> None:
+    """One to measure, one to understand, one to build, one for who has a trace."""
     assert [path.stem for path in NOTEBOOKS] == [
         "01_profile_a_layer",
         "02_why_is_it_faster",
         BACKEND,
+        "04_read_your_own_trace",
     ]
 
 

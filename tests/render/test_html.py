@@ -24,6 +24,7 @@ from layerscope.run import Run
 from layerscope.run_header import RunHeader
 from tests import edited, handmade
 from tests.browser import Opened, opened
+from tests.ingest import paper_runs
 from tests.report.run_evidence import of_captures, of_kernels
 
 if TYPE_CHECKING:
@@ -480,3 +481,20 @@ def test_the_footer_names_the_version_if_it_is_known(
     with ChartScripts() as scripts:
         page = render(run, scripts)
     assert f"<p>{maker}, recorded {run.header.created}</p>" in page
+
+
+def test_a_trace_is_a_page_of_what_was_observed(
+    chromium: "Browser", tmp_path: Path
+) -> None:
+    """Its charts are drawn; nothing on it is an anchor, an interval or a verdict."""
+    path = tmp_path / "page.html"
+    with ChartScripts() as scripts:
+        path.write_text(render(paper_runs.run(), scripts), encoding="utf-8")
+    with opened(chromium, path) as found:
+        found.page.wait_for_function(ALL_DRAWN)
+        text = found.page.inner_text("body")
+        assert found.complaints == found.requests[1:] == []
+    assert "34.00 µs a layer" in text
+    assert "3 kernels outside of steps" in text
+    for word in ("95 %", "noise floor", "no difference", "limit of"):
+        assert word not in text

@@ -22,7 +22,7 @@ from layerscope.errors import (
 from layerscope.graphs import memory
 from layerscope.graphs.eager import EagerPlayer
 from layerscope.layers.problem import estimate_bytes
-from layerscope.layers.spec import DType
+from layerscope.layers.spec import DType, LayerSpec
 from layerscope.plugin import Numerics, Requires, Switch
 from layerscope.run import Run, load
 from layerscope.run_header import NumericsCheck
@@ -120,6 +120,7 @@ def test_a_study_is_measured_recorded_and_measured_again(
         ("reference", True),
         (AGAIN, True),
     ]
+    assert isinstance(study.spec, LayerSpec)
     assert [(b.arm, b.region) for b in header.bytes] == [
         ("reference", region) for region in study.spec.regions
     ]

@@ -23,6 +23,7 @@ from layerscope import (
     Study,
     Timeline,
     load,
+    load_trace,
     profile,
     region,
     role,
@@ -51,6 +52,12 @@ def read(path: Path) -> Run | None:
         return None
     assert_type(run, Run)
     return run
+
+
+def read_trace(path: Path) -> Run:
+    """A trace of another tool."""
+    load_trace(path)
+    return load_trace(str(path), rules="rules.toml")
 
 
 def look(run: Run) -> Comparison:

@@ -16,7 +16,7 @@ from layerscope.render.charts.look import (
     told_rows,
     tooltips,
 )
-from layerscope.units import format_estimate, time_scale
+from layerscope.units import format_estimate, format_ns, format_percent, time_scale
 
 _ROW: Final = 30  # pixels
 _BAR: Final = 16
@@ -33,6 +33,9 @@ _KINDS: Final = {
 _HOW: Final = (
     "every cause with its 95 % interval; to the left is faster; causes and residual "
     "add up to the change"
+)
+_HOW_OBSERVED: Final = (
+    "observed: no interval is known; to the left is faster; causes add up to the change"
 )
 _TOLD: Final = tooltips(name="cause", told="change, 95 % interval")
 
@@ -51,7 +54,8 @@ def ledger(found: Ledger) -> alt.LayerChart | None:
     if not math.isfinite(found.change.value):
         return None
     lines = [(line.cause.value, line.change) for line in found.lines]
-    if lines:
+    is_known = math.isfinite(found.change.low)
+    if lines and is_known:
         lines.append((_RESIDUAL, found.residual))
     rows: Rows = []
     at_ns = found.base_ns
@@ -59,7 +63,9 @@ def ledger(found: Ledger) -> alt.LayerChart | None:
         rows.append(_row(len(rows), name, change, at_ns, found.base_ns))
         at_ns += change.value
     rows.append(_row(len(rows), _CHANGE, found.change, found.base_ns, found.base_ns))
-    how = f"nothing can be attributed: {found.unknown}" if found.unknown else _HOW
+    how = _HOW if is_known else _HOW_OBSERVED
+    if found.unknown:
+        how = f"nothing can be attributed: {found.unknown}"
     return finished(
         _chart(found, rows),
         f"from {found.base} to {found.other}",
@@ -73,7 +79,9 @@ def _row(
     place: int, name: str, change: Estimate, start_ns: float, base_ns: float
 ) -> dict[str, Any]:
     """A bar from where the causes above it lead, and its interval at its end."""
-    is_open = change.low <= 0 <= change.high or name == _RESIDUAL
+    is_known = math.isfinite(change.low)
+    is_open = change.low <= 0 <= change.high if is_known else change.value == 0
+    is_open |= name == _RESIDUAL
     kind = "faster" if change.value < 0 else "slower"
     relative = change.value / base_ns if base_ns else math.nan
     return {
@@ -84,8 +92,16 @@ def _row(
         "to": start_ns + change.value,
         "low": start_ns + change.low,
         "high": start_ns + change.high,
-        "told": format_estimate(change.value, change.low, change.high, relative),
+        "told": _told(change, relative),
     }
+
+
+def _told(change: Estimate, relative: float) -> str:
+    """The change, with its interval where one is known."""
+    if math.isfinite(change.low):
+        return format_estimate(change.value, change.low, change.high, relative)
+    share = format_percent(relative, signed=True)
+    return f"{format_ns(change.value, signed=True)} ({share})"
 
 
 def _ends(found: Ledger) -> Rows:

@@ -30,6 +30,8 @@ from layerscope.units import format_ns, format_number, format_percent, time_scal
 _ROW: Final = 44  # pixels
 _BAR: Final = 26
 _PALE: Final = 0.35
+_HOW: Final = "mean shares, which add up; pale: gaps; diamond: the anchor, unprofiled"
+_HOW_OBSERVED: Final = "mean shares, which add up; pale: gaps; nothing ran unprofiled"
 _TOLD: Final = tooltips(
     arm="arm",
     region="region",
@@ -101,7 +103,7 @@ def shares_of(
     return finished(
         alt.layer(bars, marks),
         "where the time of a profiled pass goes",
-        ["mean shares, which add up; pale: gaps; diamond: the anchor, unprofiled"],
+        [_HOW if _anchors(anchors, arms) else _HOW_OBSERVED],
         height=_ROW * len(arms),
     )
 

@@ -28,6 +28,7 @@ from layerscope.render.perfetto.slices import slice_packets
 from layerscope.render.perfetto.tracks import Tracks
 from layerscope.replays import read_replays, read_spans
 from layerscope.run import Run
+from layerscope.trace_spec import TraceSpec
 
 _STEP_NS: Final = 100_000
 """Passes begin at whole multiples of it, so that their times are easily read."""
@@ -118,7 +119,7 @@ def export_median(run: Run, file: BinaryIO, arms: Sequence[str] = ()) -> Exporte
         kernels.with_columns(
             start_ns=pl.col("start_ns") + origin_ns,
             end_ns=pl.col("end_ns") + origin_ns,
-            label=pl.format("pass {}{}", "pass_index", median),
+            label=pl.format("{} {}{}", _pass(run), "pass_index", median),
         )
     )
     return writer.exported(graphs.height)
@@ -148,7 +149,9 @@ def export_all(run: Run, file: BinaryIO, arms: Sequence[str] = ()) -> Exported:
     number = pl.int_range(pl.len(), dtype=pl.Int64).over(GRAPH)
     places = spans.select(*REPLAY_KEYS, _at_ns=lead_ns + number * apart_ns - begin)
     index = pl.col("pass_index")
-    named = pl.when(index >= 0).then(pl.format("pass {}", index))
+    named = pl.when(index >= 0).then(pl.format("{} {}", _pass(run), index))
+    is_trace = isinstance(run.header.study.spec, TraceSpec)
+    outside = "outside of layers" if is_trace else "before the first pass"
     writer = _Writer(file, run, graphs)
     for part in read_replays(run.path):
         kernels = part.join(graphs, on=GRAPH, how="semi")
@@ -159,7 +162,7 @@ def export_all(run: Run, file: BinaryIO, arms: Sequence[str] = ()) -> Exported:
             placed.with_columns(
                 start_ns=pl.col("start_ns") + pl.col("_at_ns"),
                 end_ns=pl.col("end_ns") + pl.col("_at_ns"),
-                label=named.otherwise(pl.lit("before the first pass")),
+                label=named.otherwise(pl.lit(outside)),
             )
         )
     return writer.exported(graphs.height)
@@ -181,6 +184,12 @@ def _graphs(run: Run, recorded: pl.DataFrame, arms: Sequence[str]) -> pl.DataFra
     rank = pl.col("arm").replace_strict({a: order.index(a) for a in known})
     wanted = recorded.filter(pl.col("arm").is_in(arms)) if arms else recorded
     return wanted.sort(rank, pl.col("experiment") != CAPTURED, "experiment")
+
+
+def _pass(run: Run) -> pl.Expr:
+    """What a pass is called."""
+    is_trace = isinstance(run.header.study.spec, TraceSpec)
+    return pl.lit("layer" if is_trace else "pass")
 
 
 def _up(time_ns: int) -> int:

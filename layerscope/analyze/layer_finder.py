@@ -1,0 +1,148 @@
+"""Which layer of a model each kernel of a trace belongs to, found without markers.
+
+A model repeats its layer, so that the kernels of a step are the same few over and over
+again. `stacks` finds what is repeated; here that is done for each step of each device.
+Ranges that name layers are better evidence, where a trace has them (`layer_ranges`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from layerscope.analyze.kernel_line import Flags, Ints, KernelArrays, kernel_arrays
+from layerscope.analyze.layer_variants import with_variants
+from layerscope.analyze.stacks import Stack, find_stacks
+from layerscope.analyze.trace_steps import StepBy
+from layerscope.schema import INT
+
+CORE: Final = "core"
+"""The role of the kernel at the core of attention: one or a few a layer."""
+
+NOTHING_REPEATS: Final = "no sequence of kernels repeats over at least half of the step"
+NOT_TOLD: Final = (
+    "kernels repeat, but neither ranges nor kernels of attention tell layers from steps"
+)
+NO_STEPS: Final = "no kernel is in a step"
+
+_MOST_MEMORY: Final = 512  # steps of which so many differ
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # frames have no single truth of equality
+class FoundLayers:
+    """Kernels with their layers."""
+
+    kernels: pl.DataFrame
+    """With Int64 layer, String variant and Int64 position."""
+
+    steps: int
+    """Steps of all devices."""
+
+    reasons: dict[str, int]
+    """Why steps have no layers, and how many have none for that."""
+
+    @property
+    def reason(self) -> str:
+        """Why there are no layers at all; empty where there are any."""
+        if self.kernels["layer"].null_count() < self.kernels.height:
+            return ""
+        return "; ".join(self.reasons) or NO_STEPS
+
+
+def find_layers(kernels: pl.DataFrame) -> pl.DataFrame:
+    """As `look_for_layers`, without saying why steps may have none."""
+    return look_for_layers(kernels).kernels
+
+
+def look_for_layers(kernels: pl.DataFrame) -> FoundLayers:
+    """Find the repeated layer of each step.
+
+    Args:
+        kernels: `schema.TRACE_KERNELS` in order, with Int64 step; String region and
+            role, where known, and step_by, from `trace_steps.find_steps`. Where it has
+            an Int64 layer, that holds of the steps which have any.
+
+    Returns:
+        The rows in their order, with Int64 layer (from 0 in each step; null before the
+        first layer and after the last, and in steps where nothing shows what a layer
+        is), String variant and Int64 position, see `schema.PLACED_KERNELS`.
+    """
+    if "layer" not in kernels.columns:
+        kernels = kernels.with_columns(layer=pl.lit(None, INT))
+    arrays = kernel_arrays(kernels)
+    layers = kernels["layer"].fill_null(-1).to_numpy().copy()
+    is_alone = _is_alone(kernels)
+    memory: dict[bytes, list[Stack]] = {}
+    reasons: Counter[str] = Counter()
+    steps = 0
+    for rows in _steps(arrays):
+        steps += 1
+        if (layers[rows] >= 0).any():
+            continue
+        found = _layers_of_step(arrays, rows, memory)
+        is_in = found >= 0
+        if not is_in.any():
+            reasons[NOTHING_REPEATS] += 1
+        elif is_alone[rows[0]] and not arrays.is_core[rows[is_in]].any():
+            reasons[NOT_TOLD] += 1
+        else:
+            layers[rows] = found
+    placed = kernels.with_columns(
+        layer=pl.Series(layers, dtype=INT).replace(-1, None),
+        _identity=pl.Series(arrays.identity),
+        _lane=pl.Series(arrays.lane),
+    )
+    return FoundLayers(
+        with_variants(placed).drop("_identity", "_lane"), steps, dict(reasons)
+    )
+
+
+def _is_alone(kernels: pl.DataFrame) -> Flags:
+    """Which kernels are in a step only because all of the device is one."""
+    if "step_by" not in kernels.columns:
+        return np.zeros(kernels.height, dtype=np.bool_)
+    is_alone = kernels["step_by"].eq_missing(StepBy.DEVICE.value)
+    return is_alone.to_numpy()
+
+
+def _steps(arrays: KernelArrays) -> Iterator[Ints]:
+    """The rows of each step."""
+    rows = np.argsort(arrays.step, kind="stable")
+    numbers = arrays.step[rows]
+    bounds = np.flatnonzero(np.diff(numbers, prepend=-2))
+    for begin, end in zip(bounds, np.append(bounds[1:], rows.size), strict=True):
+        if numbers[begin] >= 0:
+            yield rows[begin:end]
+
+
+def _layers_of_step(
+    arrays: KernelArrays, rows: Ints, memory: dict[bytes, list[Stack]]
+) -> Ints:
+    """The layer of each of `rows`, -1 of those outside of layers.
+
+    The stream with most kernels has the layers. What other streams run meanwhile is of
+    the layer during which it begins.
+    """
+    is_main = arrays.main_lane(rows)
+    main = rows[is_main]
+    layers = np.full(rows.size, -1, dtype=np.int64)
+    key = arrays.key(main)
+    if key not in memory:
+        if len(memory) >= _MOST_MEMORY:
+            memory.pop(next(iter(memory)))
+        memory[key] = find_stacks(arrays.line(main))
+    if not memory[key]:
+        return layers
+    starts, end = memory[key][0].starts, memory[key][0].end
+    places = np.arange(main.size)
+    on_main = np.searchsorted(starts, places, side="right") - 1
+    layers[is_main] = np.where(places < end, on_main, -1)
+    begins = arrays.start_ns[main[starts]]
+    last_ns = arrays.end_ns[main[starts[-1] : end]].max()
+    other_ns = arrays.start_ns[rows[~is_main]]
+    beside = np.searchsorted(begins, other_ns, side="right") - 1
+    layers[~is_main] = np.where(other_ns < last_ns, beside, -1)
+    return layers
