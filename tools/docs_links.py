@@ -32,6 +32,8 @@ OUTSIDE: Final = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "backends/standard/NOTES.md",
+    "backends/standard/README.md",
     "backends/torch_compile/NOTES.md",
     "backends/torch_compile/README.md",
     "fixtures/README.md",

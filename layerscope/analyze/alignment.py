@@ -9,7 +9,7 @@ from layerscope.analyze.kernel_line import Flags, Ints
 MOST: Final = 1024
 """Longer lists are compared up to here."""
 
-_DROP: Final = 6
+_DROP: Final = 4
 """So far a score may fall before two lists are taken to have parted: a few kernels may
 be in one list only, but not the whole end of a step."""
 

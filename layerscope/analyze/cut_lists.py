@@ -6,6 +6,7 @@ import numpy as np
 
 from layerscope.analyze.kernel_line import Ints, KernelLine
 
+_MOST_COUNTS: Final = 64
 _USUAL: Final = (
     0.8  # quantile of the distances of cores: that of layers, of most traces
 )
@@ -40,16 +41,20 @@ def core_cuts(line: KernelLine) -> Ints:
 def token_cuts(words: Ints, most: int, fewest: int) -> list[Ints]:
     """Where each word is, of words that are at least `fewest` times in a line.
 
+    Most kernels of a layer are once in it, so that counts which many words share come
+    from layers; others are not looked at, if there are very many.
+
     Args:
         words: One a kernel: its identity, or a number for it and what follows.
         most: So many words at most are taken of those that are equally often there.
         fewest: Any count.
     """
     order = np.argsort(words, kind="stable")
-    begins = np.flatnonzero(np.append(np.ones(1, np.bool_), np.diff(words[order]) != 0))
+    begins = np.flatnonzero(np.diff(words[order], prepend=words[order[:1]] - 1))
     sizes = np.diff(np.append(begins, words.size))
+    counts, shared = np.unique(sizes[sizes >= fewest], return_counts=True)
     found = []
-    for size in np.unique(sizes[sizes >= fewest]):
+    for size in np.sort(counts[np.argsort(-shared, kind="stable")[:_MOST_COUNTS]]):
         equal = begins[sizes == size]
         equal = equal[np.argsort(order[equal], kind="stable")]  # the earliest first
         found += [order[begin : begin + size] for begin in equal[:most]]

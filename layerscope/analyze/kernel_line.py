@@ -1,6 +1,8 @@
 """Kernels of a trace as numbers: what layers are looked for in."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,6 +45,16 @@ class KernelLine:
         return int(self.identity.size)
 
 
+def rows_by(numbers: Ints) -> Iterator[Ints]:
+    """The rows of each number, in order; those of negative numbers are left out."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    for begin, end in pairwise([*begins.tolist(), numbers.size]):
+        if ordered[begin] >= 0:
+            yield order[begin:end]
+
+
 class KernelArrays(NamedTuple):
     """Kernels of any streams: one entry each."""
 
@@ -65,12 +77,14 @@ class KernelArrays(NamedTuple):
 
     def key(self, rows: Ints) -> bytes:
         """Equal for rows whose lines are."""
-        told = (self.identity, self.is_core, self.is_feed)
+        told = (self.identity, self.is_core, self.is_feed, self.is_norm)
         return b"|".join(each[rows].tobytes() for each in told)
 
     def main_lane(self, rows: Ints) -> Flags:
-        """Which of `rows` are on the stream that has most of them."""
-        lanes, sizes = np.unique(self.lane[rows], return_counts=True)
+        """Which of `rows` are on the stream that has most cores, or most of them."""
+        cores = rows[self.is_core[rows]]
+        counted = cores if cores.size else rows
+        lanes, sizes = np.unique(self.lane[counted], return_counts=True)
         is_main: Flags = self.lane[rows] == lanes[sizes.argmax()]
         return is_main
 

@@ -14,6 +14,7 @@ from layerscope.analyze.kernel_line import Flags, Ints, KernelLine
 from layerscope.analyze.segments import Segments, segments
 
 _LIKE_OTHERS: Final = 0.8  # score a kernel of the end of a layer that is like another
+_FINAL: Final = 3  # a head may begin with a product that layers begin with, too
 _TELLING: Final = 2
 _KINDS: Final = 6  # so many kinds of segments are compared with the first layer
 
@@ -127,7 +128,8 @@ def _norm_without_begin(
     after = np.arange(last + 1, min(last + 1 + forward.size, len(line)))
     found = align(_same(line, forward, after))
     norms = np.flatnonzero(is_norm[: found.pattern])
-    if norms.size and found.text < after.size:
+    is_end = norms.size and found.pattern - int(norms[-1]) <= _FINAL
+    if is_end and found.text < after.size:
         return inner.size - int(norms[-1])
     norms = np.flatnonzero(line.is_norm[inner[known:]])
     return known + int(norms[0]) + 1 if norms.size else known
@@ -177,7 +179,7 @@ def _end(
         if best is None or score > best[0]:
             best = score, last + found.text
     assert best is not None  # noqa: S101 (two cuts make a segment)
-    begin = line.identity[starts[-1 if len(starts) == 1 else 1]]
+    begin = line.identity[starts[1]]
     before = int((line.identity[starts[-1] : last] == begin).sum())
     within = int((line.identity[starts[1] : starts[-1]] == begin).sum())
     if best[0] < _LIKE_OTHERS and len(starts) > _TELLING:

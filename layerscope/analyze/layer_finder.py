@@ -6,14 +6,19 @@ Ranges that name layers are better evidence, where a trace has them (`layer_rang
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from layerscope.analyze.kernel_line import Flags, Ints, KernelArrays, kernel_arrays
+from layerscope.analyze.kernel_line import (
+    Flags,
+    Ints,
+    KernelArrays,
+    kernel_arrays,
+    rows_by,
+)
 from layerscope.analyze.layer_variants import with_variants
 from layerscope.analyze.stacks import Stack, find_stacks
 from layerscope.analyze.trace_steps import StepBy
@@ -78,7 +83,7 @@ def look_for_layers(kernels: pl.DataFrame) -> FoundLayers:
     memory: dict[bytes, list[Stack]] = {}
     reasons: Counter[str] = Counter()
     steps = 0
-    for rows in _steps(arrays):
+    for rows in rows_by(arrays.step):
         steps += 1
         if (layers[rows] >= 0).any():
             continue
@@ -108,23 +113,13 @@ def _is_alone(kernels: pl.DataFrame) -> Flags:
     return is_alone.to_numpy()
 
 
-def _steps(arrays: KernelArrays) -> Iterator[Ints]:
-    """The rows of each step."""
-    rows = np.argsort(arrays.step, kind="stable")
-    numbers = arrays.step[rows]
-    bounds = np.flatnonzero(np.diff(numbers, prepend=-2))
-    for begin, end in zip(bounds, np.append(bounds[1:], rows.size), strict=True):
-        if numbers[begin] >= 0:
-            yield rows[begin:end]
-
-
 def _layers_of_step(
     arrays: KernelArrays, rows: Ints, memory: dict[bytes, list[Stack]]
 ) -> Ints:
     """The layer of each of `rows`, -1 of those outside of layers.
 
-    The stream with most kernels has the layers. What other streams run meanwhile is of
-    the layer during which it begins.
+    The stream with most cores of attention, or else with most kernels, has the layers.
+    What other streams run meanwhile is of the layer during which it begins.
     """
     is_main = arrays.main_lane(rows)
     main = rows[is_main]

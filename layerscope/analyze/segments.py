@@ -11,6 +11,7 @@ from layerscope.analyze.kernel_line import Flags, Ints
 MOST_KINDS: Final = 512
 """A cut that leaves more different segments than this cuts no layers."""
 
+_MOST_COUNTS: Final = 1 << 20  # numbers in `Segments.counts`; a bound on memory
 _COMMON: Final = 8  # so many of the most common kinds are compared with all others
 
 _LONG: Final = 2.0
@@ -94,11 +95,12 @@ def segments(identity: Ints, cuts: Ints) -> Segments | None:
     width = int(identity.max()) + 1
     random = np.random.default_rng(_SEED)
     hashes = random.integers(0, 2**63, size=width, dtype=np.uint64)
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(hashes[identity])))
+    inside = hashes[identity[cuts[0] : cuts[-1]]]
+    sums = np.add.reduceat(inside, cuts[:-1] - cuts[0])
     _, first, kinds, repeats = np.unique(
-        np.diff(sums[cuts]), return_index=True, return_inverse=True, return_counts=True
+        sums, return_index=True, return_inverse=True, return_counts=True
     )
-    if first.size > MOST_KINDS:
+    if first.size > MOST_KINDS or first.size * width > _MOST_COUNTS:
         return None
     counts = np.stack(
         [

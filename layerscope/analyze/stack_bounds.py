@@ -71,17 +71,19 @@ def _leads_to_draft(line: KernelLine, split: Segments) -> Flags:
     if split.kinds.size < _FEWEST or not is_strange.any():
         return np.zeros(split.kinds.size, dtype=np.bool_)
     rest = line.identity[split.cuts[-1] :]
-    after = np.bincount(rest[_longest_tail(line, split) :], minlength=is_rare.size) > 0
+    tail = _longest_tail(line, split, ~is_strange)
+    after = np.bincount(rest[tail:], minlength=is_rare.size) > 0
     is_strange &= split.counts[:, is_rare & after].sum(axis=1) > 0
     flags: Flags = is_strange[split.kinds]
     return flags
 
 
-def _longest_tail(line: KernelLine, split: Segments) -> int:
-    """How far what follows the last cut is what follows another one."""
+def _longest_tail(line: KernelLine, split: Segments, is_usual: Flags) -> int:
+    """How far what follows the last cut is what begins a usual kind of segment."""
     longest = 0
     last = int(split.cuts[-1])
-    for index in np.unique(split.kinds, return_index=True)[1][:_MOST_TAILS]:
+    examples = np.unique(split.kinds, return_index=True)[1][is_usual]
+    for index in examples[:_MOST_TAILS]:
         begin, end = split.cuts[index : index + 2]
         size = min(int(end - begin), len(line) - last)
         same = line.identity[begin : begin + size] == line.identity[last : last + size]

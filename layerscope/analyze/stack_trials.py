@@ -28,13 +28,17 @@ _SHARE_ALIKE: Final = 0.4
 """Share of neighbours that must be alike: of three linear layers to one of attention,
 half are."""
 
+_SHARE_AGAIN: Final = 0.5
+"""Share of segments that another one must equal: long ones are alike by chance."""
+
 _SHARE_COMMON: Final = 0.6
 """Share of segments that the three most common kinds must be, where no core of
 attention shows that these are layers."""
 
 _SHORTEST: Final = 0.5
-"""Shortest segment, as share of the usual one: else it is a part of a layer, where no
-core of attention shows that it is one."""
+_LONGEST: Final = 4.0
+"""Shortest and longest segment, as share of the usual one: others are parts of layers,
+or hold much else, where no core of attention shows that they are layers."""
 
 _MOST_IN: Final = 0.7
 """Share of the cores of a line that a stack must have, where there are any."""
@@ -82,6 +86,11 @@ class Trial:
         return int((self.segments.repeats[self.segments.kinds[first:last]] == 1).sum())
 
     @property
+    def total(self) -> int:
+        """Layers of all stacks."""
+        return self.layers * len(self.stacks)
+
+    @property
     def cost(self) -> float:
         """How many kernels have to be listed to say what the line is.
 
@@ -94,7 +103,7 @@ class Trial:
         kinds = np.unique(self.segments.kinds[first:last])
         inside = self.segments.cuts[last] - self.segments.cuts[first] + self.length
         outside = max(self.kernels - inside, 0.0)
-        return float(self.segments.lengths[kinds].sum()) + outside
+        return float(self.segments.lengths[kinds].sum() + outside)
 
     @property
     def begin(self) -> int:
@@ -147,34 +156,46 @@ def _inside(cuts: Ints, stacks: list[tuple[int, int]]) -> float:
 
 
 def _is_alike(line: KernelLine, made: Trial) -> bool:
+    """Whether segments of the largest stack are those of layers, by their likeness."""
     split = made.segments
     first, last = made.stacks[0]
-    kinds = split.kinds[first:last]
-    mean = (split.cuts[last] - split.cuts[first]) / kinds.size
-    if mean < 2:  # noqa: PLR2004 (a layer of one kernel is any kernel that repeats)
+    if made.length < 2:  # noqa: PLR2004 (a layer of one kernel is any that repeats)
         return False
     likeness = split.likeness()[first : last - 1]
     if made.is_by_core:
         alike = np.median(likeness) if likeness.size else _open_likeness(line, made)
         return bool(alike >= AKIN)
-    lengths = split.lengths[kinds]
-    if lengths.min() < _SHORTEST * np.median(lengths):
-        return False
     share = float((likeness >= _ALIKE).mean()) if likeness.size else 0.0
-    repeats = np.sort(np.bincount(kinds))[::-1]
-    is_common = repeats[:3].sum() >= _SHARE_COMMON * kinds.size
+    return share >= _SHARE_ALIKE and _is_even(made) and _has_cores(line, made)
+
+
+def _is_even(made: Trial) -> bool:
+    """Whether most segments come again, and none is much longer or shorter."""
+    first, last = made.stacks[0]
+    kinds = made.segments.kinds[first:last]
+    lengths = made.segments.lengths[kinds]
+    usual = np.median(lengths)
+    repeats = np.bincount(kinds)
+    return bool(
+        lengths.min() >= _SHORTEST * usual
+        and lengths.max() <= _LONGEST * usual
+        and repeats[repeats > 1].sum() >= _SHARE_AGAIN * kinds.size
+    )
+
+
+def _has_cores(line: KernelLine, made: Trial) -> bool:
+    """Whether cores are where layers would have them, or repetition says enough."""
+    split = made.segments
     cores = core_cuts(line)
-    if share < _SHARE_ALIKE or not (cores.size > 1 or is_common):
-        return False
-    each = [
-        np.histogram(cores, split.cuts[begin : end + 1])[0]
-        for begin, end in made.stacks
-    ]
-    inside = np.concatenate(each).clip(max=_MOST_CORES + 1)
+    if cores.size < 2:  # noqa: PLR2004 (one tells nothing)
+        first, last = made.stacks[0]
+        repeats = np.sort(np.bincount(split.kinds[first:last]))[::-1]
+        return bool(repeats[:3].sum() >= _SHARE_COMMON * (last - first))
+    counts = np.diff(np.searchsorted(cores, split.cuts)).clip(max=_MOST_CORES + 1)
+    inside = np.concatenate([counts[begin:end] for begin, end in made.stacks])
     least = max(_MOST_IN * cores.size, _IN_EACH * inside.size)
-    if cores.size > 1 and (inside.sum() < least or _is_halves(inside)):
-        return False
-    return float(np.median(inside)) <= _MOST_CORES
+    is_layered = inside.sum() >= least and not _is_halves(inside)
+    return bool(is_layered and np.median(inside) <= _MOST_CORES)
 
 
 def _is_halves(cores: Ints) -> bool:

@@ -14,11 +14,11 @@ from layerscope.analyze.stack_trials import FEWEST_LAYERS, Trial, trial
 _CUTS_PER_COUNT: Final = 8  # kernels that are equally often there mostly cut the same
 _PHRASES: Final = (2, 3, 4, 6, 8)
 _TELLING: Final = 3  # a phrase of so many that comes again is more than chance
-_NEIGHBOURS: Final = (
-    2  # counts of kernels that the step has beside its layers' differ so
-)
+_NEIGHBOURS: Final = 2
+"""What is once in each layer may be so often more in a step, or in fewer layers."""
+
 _VOTES: Final = 2
-_SPLIT: Final = 1.5
+_SPLIT: Final = 1.5  # layers within a layer, on average, from which on it holds several
 _TOLERANCE: Final = 0.05  # what kernels outside of layers are is not known exactly
 
 
@@ -53,9 +53,10 @@ def find_stacks(line: KernelLine, *, several: bool = False) -> list[Stack]:
     if best is None:
         return []
     cuts = best.segments.cuts
-    found = []
+    found: list[Stack] = []
     for first, last in sorted(best.stacks):
         low = int(cuts[first - 1]) + 1 if first else 0
+        low = max(low, found[-1].end) if found else low
         high = int(cuts[last + 1]) if last + 1 < cuts.size else len(line)
         found.append(Stack(*layer_bounds(line, cuts[first : last + 1], low, high)))
     return found
@@ -68,7 +69,7 @@ def _best_trial(line: KernelLine, *, several: bool) -> Trial | None:
     trials = [by_core] if by_core else []
     lists = token_cuts(line.identity, _CUTS_PER_COUNT, FEWEST_LAYERS)
     trials += _accepted(line, lists, several=several)
-    most = max((each.layers for each in trials), default=FEWEST_LAYERS)
+    most = max((each.total for each in trials), default=FEWEST_LAYERS)
     if not trials or _repeats_within(line, trials, most):
         for length in _PHRASES:
             if len(line) > length:
@@ -85,7 +86,7 @@ def _accepted(line: KernelLine, lists: list[Ints], *, several: bool) -> list[Tri
 
 def _repeats_within(line: KernelLine, trials: list[Trial], layers: int) -> bool:
     """Whether the layers that were found may be groups of smaller ones."""
-    finest = next(each for each in trials if each.layers == layers)
+    finest = next(each for each in trials if each.total == layers)
     first = finest.stacks[0][0]
     begin, end = finest.segments.cuts[first : first + 2]
     if end - begin <= _TELLING:
@@ -102,18 +103,18 @@ def _chosen(trials: list[Trial], by_core: Trial | None) -> Trial | None:
         best = [
             each
             for each in best
-            if _is_as(each, by_core) or each.layers >= _SPLIT * by_core.layers
+            if _is_as(each, by_core) or each.total >= _SPLIT * by_core.total
         ]
     fit = [each for each in best if _is_as(each, by_core) or _is_cheap(each, best)]
     if not fit:
         return None
-    layers = max(each.layers for each in fit)
-    same = [each for each in trials if each.layers == layers]
+    layers = max(each.total for each in fit)
+    same = [each for each in trials if each.total == layers]
     return min(same, key=lambda each: (each.irregular, each.begin))
 
 
 def _is_as(each: Trial, by_core: Trial | None) -> bool:
-    return by_core is not None and each.layers == by_core.layers
+    return by_core is not None and each.total == by_core.total
 
 
 def _is_cheap(each: Trial, trials: list[Trial]) -> bool:
@@ -124,7 +125,7 @@ def _is_cheap(each: Trial, trials: list[Trial]) -> bool:
     return all(
         each.cost
         <= other.cost * (1 + _TOLERANCE)
-        + (other.length if each.layers >= _SPLIT * other.layers else 0)
+        + (other.length if each.total >= _SPLIT * other.total else 0)
         for other in trials
     )
 
@@ -134,14 +135,15 @@ def _groups(trials: list[Trial], by_core: Trial | None) -> list[list[Trial]]:
 
     What is once in each layer may be before or after them, too, or not in the first.
     """
-    votes = Counter(each.layers for each in trials)
+    votes = Counter(each.total for each in trials)
     groups: list[list[Trial]] = []
-    highest = -_NEIGHBOURS
-    for layers in sorted(votes):
-        if layers > highest + _NEIGHBOURS:
+    highest = 0
+    for total in sorted(votes):
+        same = [each for each in trials if each.total == total]
+        stacks = max(len(each.stacks) for each in same)
+        if not groups or total > highest + _NEIGHBOURS * stacks:
             groups.append([])
-        highest = layers
-        same = [each for each in trials if each.layers == layers]
+        highest = total
         if len(same) >= _VOTES or _is_as(same[0], by_core):
             groups[-1] += same
     return [group for group in groups if group]
@@ -158,5 +160,5 @@ def _cheapest(group: list[Trial]) -> Trial:
     most = min(each.cost for each in group) * (1 + _TOLERANCE)
     return max(
         (each for each in group if each.cost <= most),
-        key=lambda each: (each.layers, -each.cost),
+        key=lambda each: (each.total, -each.cost),
     )

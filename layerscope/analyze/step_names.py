@@ -76,7 +76,7 @@ _NAMES: Final[tuple[tuple[Source, re.Pattern[str], _Kind], ...]] = (
     (Source.PROFILER, re.compile(r"ProfilerStep#\d+"), _untold),
     (
         Source.NUMBERED,
-        re.compile(r"(?i)(?:[\w./-]*[ _:])?(?:step|iter|iteration)[ _#:-]*\d+$"),
+        re.compile(r"(?i)(?:[\w./-]*[ _:/])?(?:step|iter|iteration)[ _#:-]*\d+$"),
         _untold,
     ),
 )

@@ -65,7 +65,7 @@ def _by_source(kernels: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
         )
     # the same step has a range on each stream: the n-th of its name there
     number = pl.struct("name", pl.int_range(pl.len()).over("stream", "name"))
-    own = own.with_columns(_step=number.rank("dense").cast(INT))
+    own = own.with_columns(_step=number.rank("dense").cast(INT) - 1)
     return _during(
         _within(kernels, own, "start_ns", "stream"), is_open=pl.lit(value=True)
     )

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from layerscope.analyze.kernel_line import Ints, KernelArrays, kernel_arrays
+from layerscope.analyze.kernel_line import Ints, KernelArrays, kernel_arrays, rows_by
 from layerscope.analyze.stacks import find_stacks
 from layerscope.analyze.step_kinds import kinds_by_kernels
 from layerscope.analyze.step_names import FORWARD
@@ -131,11 +131,8 @@ def _by_graphs(kernels: pl.DataFrame, arrays: KernelArrays) -> pl.DataFrame:
     numbers = kernels.select(pl.when(is_replay & is_large).then(number))
     steps = numbers.to_series().fill_null(-1).to_numpy().copy()
     memory: dict[bytes, bool] = {}
-    order = np.argsort(steps, kind="stable")
-    bounds = np.flatnonzero(np.diff(steps[order], prepend=-2, append=-3))
-    for begin, end in pairwise(bounds.tolist()):
-        rows = order[begin:end]
-        if steps[rows[0]] >= 0 and not _has_layers(arrays, rows, memory):
+    for rows in rows_by(steps.copy()):
+        if not _has_layers(arrays, rows, memory):
             steps[rows] = -1
     return _untold(pl.Series(steps, dtype=INT).replace(-1, None))
 
@@ -158,15 +155,10 @@ def _has_layers(arrays: KernelArrays, rows: Ints, memory: dict[bytes, bool]) -> 
 def _split(marked: pl.DataFrame, arrays: KernelArrays) -> pl.DataFrame:
     """Split steps that hold the stack of layers several times."""
     steps = marked["_step"].fill_null(-1).to_numpy()
-    order = np.argsort(steps, kind="stable")
-    bounds = np.flatnonzero(np.diff(steps[order], prepend=-2, append=-3))
     split = np.full(steps.size, -1, dtype=np.int64)
     count = 0
     memory: dict[bytes, list[tuple[int, int]]] = {}
-    for begin, end in pairwise(bounds.tolist()):
-        rows = order[begin:end]
-        if steps[rows[0]] < 0:
-            continue
+    for rows in rows_by(steps):
         borders = _borders_ns(arrays, rows, memory)
         split[rows] = count + np.searchsorted(
             borders, arrays.start_ns[rows], side="right"
@@ -188,6 +180,7 @@ def _borders_ns(
     ends_ns = np.maximum.accumulate(arrays.end_ns[main])
     borders = []
     for (_, end), (start, _) in pairwise(memory[key]):
+        # both ends count: with nothing between, the next stack begins a step
         idle_ns = starts_ns[end : start + 1] - ends_ns[end - 1 : start]
         longest = start - int(idle_ns[::-1].argmax())
         borders.append(int(starts_ns[longest]))

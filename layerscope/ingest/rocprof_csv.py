@@ -17,7 +17,7 @@ from layerscope.ingest.rocprof_csv_agents import agents_of, devices_in
 from layerscope.ingest.rocprof_csv_set import Part, part_of, siblings
 from layerscope.ingest.rocprof_csv_tables import (
     TIMED,
-    of_one_session,
+    of_one_recording,
     rows_of,
     table_of,
 )
@@ -58,7 +58,7 @@ def read(content: Content, log: TraceLog, progress: Progress) -> Trace:
     if not tables:
         msg = f"{content.name} {_REFUSED[given]}"
         raise InputError(msg)
-    rows = rows_of(of_one_session(tables, log), names, log)
+    rows = rows_of(of_one_recording(tables, log), names, log)
     agents = [each for each in (content, *beside) if part_of(each) is Part.AGENTS]
     devices = agents_of(agents[0], devices_in(rows), log) if agents else ()
     is_converted = "guid" in header_names(content.head)

@@ -22,8 +22,8 @@ TIMED: Final = {
 }
 """Files whose rows are spans of time, and the column that names these."""
 
-_SAME_SESSION_NS: Final = 600 * 10**9
-"""Files of one prefix whose times lie further apart are of different sessions."""
+_SAME_RECORDING_NS: Final = 600 * 10**9
+"""Files of one prefix whose times lie further apart are of different recordings."""
 
 _AXES: Final = ("x", "y", "z")
 _API_OF_MARKERS: Final = r"^roctx[A-Z]\w*$"  # their names, where no message is known
@@ -66,7 +66,7 @@ def table_of(
     return Table(part, pl.concat(pieces))
 
 
-def of_one_session(tables: Sequence[Table], log: TraceLog) -> list[Table]:
+def of_one_recording(tables: Sequence[Table], log: TraceLog) -> list[Table]:
     """`tables` whose times are near those of the first.
 
     Files are often copied together under the names that rocprofv3 gives by default.
@@ -78,11 +78,11 @@ def of_one_session(tables: Sequence[Table], log: TraceLog) -> list[Table]:
         for other in others
         if span is None
         or (own := _span(other)) is None
-        or max(own[0] - span[1], span[0] - own[1]) < _SAME_SESSION_NS
+        or max(own[0] - span[1], span[0] - own[1]) < _SAME_RECORDING_NS
     ]
     log.add(
         "dropped",
-        "files of the same prefix from another session",
+        "files of the same prefix from another recording",
         len(others) - len(kept),
     )
     return [first, *kept]

@@ -41,7 +41,7 @@ _PID: Final = "pid"
 _ONCE: Final = frozenset({_PID, "agents", "kernel_symbols", "kernel_dispatch"})
 """What a process has once: where it comes again, the next process has begun."""
 
-_MOST_PROCESSES: Final = 4096
+_MOST_PROCESSES: Final = 512
 
 
 def read(content: Content, log: TraceLog, progress: Progress) -> Trace:

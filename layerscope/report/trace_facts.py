@@ -9,7 +9,7 @@ from layerscope.analyze.swept_trace import SweptTrace
 from layerscope.analyze.trace_communication import communication
 from layerscope.analyze.trace_shares import device_totals
 from layerscope.analyze.trace_trust import coverage
-from layerscope.analyze.trace_verdict import StepVerdict
+from layerscope.analyze.trace_verdict import Part, StepVerdict
 from layerscope.report.document import Fact
 from layerscope.schema import UNASSIGNED
 from layerscope.trace import NOTE_KINDS, Trace, TraceDevice, TraceNote
@@ -24,6 +24,9 @@ from layerscope.units import (
 _NO_DOUBT: Final = "nothing was found that speaks against this trace"
 _TOLD: Final = 0.001
 """Share of the time below which a part is not named with a verdict."""
+
+_WAITS: Final = "waits"
+"""How verdicts on steps that wait begin."""
 
 _VENDORS: Final = {"sm_": "SMs", "gfx": "CUs"}
 
@@ -75,7 +78,16 @@ def _judged(verdict: StepVerdict) -> str:
         if value >= _TOLD * whole
     )
     reason = f": {verdict.reason}" if verdict.reason else ""
-    return f"{verdict.verdict}{reason}{f' ({parts})' if parts else ''}"
+    return f"{_told(verdict, whole)}{reason}{f' ({parts})' if parts else ''}"
+
+
+def _told(verdict: StepVerdict, whole_ns: int) -> str:
+    """The verdict; how much it waits, where it does."""
+    if not verdict.verdict.startswith(_WAITS):
+        return verdict.verdict
+    waiting_ns = whole_ns - verdict.parts.get(Part.COMPUTE, 0)
+    share = format_percent(waiting_ns / whole_ns)
+    return verdict.verdict.replace(_WAITS, f"{_WAITS} {share} of the time", 1)
 
 
 def step_words(step_kind: str | None, steps: int) -> str:

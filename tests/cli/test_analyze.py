@@ -77,7 +77,7 @@ def test_layers_are_found_and_told(
     assert max(map(len, lines)) <= 80
     assert lines[0] == "rank0.json"
     assert lines[1].startswith("trust: nothing was found")
-    assert lines[2].startswith("2 decode steps: waits: gaps between steps (")
+    assert lines[2].startswith("2 decode steps: waits 68.5 % of the time: gaps between")
     assert any(line.startswith("layers") and "8 a step" in line for line in lines)
 
 

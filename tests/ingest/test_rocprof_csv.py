@@ -1,13 +1,13 @@
 import zipfile
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from layerscope.ingest.content import contents_of
 from layerscope.schema import TRACE_CALLS, TRACE_KERNELS, TRACE_RANGES
-from layerscope.trace import TraceDevice
 from tests.ingest.reading import counts, frame, read, read_content
 from tests.ingest.real_traces import real_trace
 from tests.ingest.rocprof_tables import (
@@ -66,65 +66,30 @@ def test_the_files_of_a_process_are_one_trace(run: Path, given: str) -> None:
     """Any of them may be given; time 0 is the earliest start among all."""
     trace = read(run / f"70_{given}.csv")
     copy = {"kind": "copy", "device": 4, "stream": 0, "duration_ns": 100}
-    assert_frame_equal(
-        trace.kernels,
-        frame(
-            TRACE_KERNELS,
-            {**LAUNCH, **SIZES, **RESOURCES, **SAID, "start_ns": 700},
-            {**LAUNCH, **SIZES, **RESOURCES, **MUL, "start_ns": 1200},
-            {
-                **copy,
-                "name": "MEMORY_COPY_HOST_TO_DEVICE",
-                "start_ns": 1600,
-                "correlation": 9,
-            },
-            {
-                **copy,
-                "name": "MEMORY_COPY_DEVICE_TO_HOST",
-                "start_ns": 1800,
-                "correlation": 10,
-            },
-        ),
+    there, back = "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST"
+    kernels = frame(
+        TRACE_KERNELS,
+        {**LAUNCH, **SIZES, **RESOURCES, **SAID, "start_ns": 700},
+        {**LAUNCH, **SIZES, **RESOURCES, **MUL, "start_ns": 1200},
+        {**copy, "name": there, "start_ns": 1600, "correlation": 9},
+        {**copy, "name": back, "start_ns": 1800, "correlation": 10},
     )
-    of_host = {"thread": 71}
-    assert_frame_equal(
-        trace.calls,
-        frame(
-            TRACE_CALLS,
-            {
-                **of_host,
-                "name": "__hipRegisterFatBinary",
-                "correlation": 1,
-                "start_ns": 100,
-                "duration_ns": 50,
-            },
-            {
-                **of_host,
-                "name": "hipGraphLaunch",
-                "correlation": 8,
-                "start_ns": 200,
-                "duration_ns": 200,
-            },
-            {
-                **of_host,
-                "name": "hsa_queue_store",
-                "correlation": 8,
-                "start_ns": 220,
-                "duration_ns": 20,
-            },
-        ),
+    assert_frame_equal(trace.kernels, kernels)
+    load = {"start_ns": 100, "duration_ns": 50, "correlation": 1}
+    launch = {"start_ns": 200, "duration_ns": 200, "correlation": 8}
+    store = {"start_ns": 220, "duration_ns": 20, "correlation": 8}
+    calls = frame(
+        TRACE_CALLS,
+        {"thread": 71, "name": "__hipRegisterFatBinary", **load},
+        {"thread": 71, "name": "hipGraphLaunch", **launch},
+        {"thread": 71, "name": "hsa_queue_store", **store},
     )
+    assert_frame_equal(trace.calls, calls)
     marker = {"kind": "annotation", "name": "step 1", "start_ns": 0, "end_ns": 1800}
-    assert_frame_equal(trace.ranges, frame(TRACE_RANGES, {**of_host, **marker}))
-    assert trace.devices == tuple(
-        TraceDevice(
-            device=device,
-            name="AMD Instinct MI350X",
-            architecture="gfx950",
-            processors=256,
-        )
-        for device in (4, 5)
-    )
+    assert_frame_equal(trace.ranges, frame(TRACE_RANGES, {"thread": 71, **marker}))
+    assert [msgspec.structs.astuple(each) for each in trace.devices] == [
+        (device, "AMD Instinct MI350X", "gfx950", 256, 0) for device in (4, 5)
+    ]
     assert not trace.notes
 
 
@@ -157,8 +122,8 @@ def test_files_in_an_archive_are_one_trace(run: Path, tmp_path: Path) -> None:
     assert_frame_equal(trace.ranges, plain.ranges)
 
 
-def test_files_of_another_session_are_left_out(tmp_path: Path) -> None:
-    """Under rocprofv3's own names, files of several sessions meet in a folder."""
+def test_files_of_another_recording_are_left_out(tmp_path: Path) -> None:
+    """Under rocprofv3's own names, files of several recordings meet in a folder."""
     (tmp_path / "kernel_trace.csv").write_text(KERNELS_2025)
     (tmp_path / "marker_api_trace.csv").write_text(MARKERS)
     later = "4000000000000"  # more than an hour
@@ -166,7 +131,7 @@ def test_files_of_another_session_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "hip_trace.csv").write_text(f"{API}{call}\n")
     trace = read(tmp_path / "kernel_trace.csv")
     assert (trace.calls.height, trace.ranges["name"].to_list()) == (0, ["step 1"])
-    assert counts(trace.notes) == {"files of the same prefix from another session": 1}
+    assert counts(trace.notes) == {"files of the same prefix from another recording": 1}
     given = read(tmp_path / "hip_trace.csv")
     assert (given.calls.height, given.kernels.height) == (1, 0)
 

@@ -12,7 +12,7 @@ from typing import Final
 from layerscope.ingest.kineto.events import Event, event_of, loosened
 from layerscope.trace import TraceLog
 
-_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
+_CONTROL: Final = bytes.maketrans(bytes(range(0x20)), b" " * 0x20)
 _ESCAPE: Final = re.compile(
     rb'\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     rb"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\)"
@@ -36,12 +36,16 @@ def mended(text: bytes, log: TraceLog) -> Event | None:
         text: from the event's opening to its closing brace.
         log: is told of what was mended.
     """
-    changes = []
+    changes: list[str] = []
+    tried = b""
     for what, repair in _REPAIRS:
         changed = repair(text)
         if changed != text:
             text = changed
             changes.append(what)
+        if text == tried:
+            continue
+        tried = text
         event = event_of(text)
         if event is None and (event := loosened(text)):
             changes.append("fields of an unusual type")
@@ -57,10 +61,12 @@ def _with_valid_utf8(text: bytes) -> bytes:
 
 
 def _without_control_characters(text: bytes) -> bytes:
-    return _CONTROL.sub(b" ", text)
+    return text.translate(_CONTROL)
 
 
 def _with_known_escapes(text: bytes) -> bytes:
+    if b"\\" not in text:
+        return text
     return _ESCAPE.sub(lambda found: rb"\\" if found[1] else found[0], text)
 
 

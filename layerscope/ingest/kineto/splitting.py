@@ -28,7 +28,7 @@ LONGEST_OUTSIDE: Final = 16 << 20
 """Bytes that are kept of the text around the events."""
 
 _OVERLAP: Final = 4096  # enough to see the key and bracket that open a list
-_SCANS: Final = 4  # how often all text may be gone through bracket by bracket
+_MENDINGS: Final = 2  # how often all text may be mended: an event has two likely ends
 _WINDOWS: Final = (1 << 12, 1 << 16)
 _OPENING: Final = re.compile(rb'(?<!\\)"traceEvents"\s*+:\s*+\[')
 _BARE_OPENING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[(?=\s*+[{\]])")
@@ -37,7 +37,9 @@ _FIRST_KEY: Final = re.compile(rb'\{\s*+"([^"\\]{1,60}+)"\s*+:')
 _BORDER: Final = re.compile(rb'\}\s*+,?+\s*+(?=\{\s*+"[^"\\]{1,60}+"\s*+:)')
 _FOLLOWED: Final = re.compile(rb"\s*+(?:,\s*+\{|\]|\Z)")
 _CLOSING: Final = re.compile(rb'\}\s*+\](?=\s*+(?:,\s*+"|\}))')
-_BRACES: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}]', re.DOTALL)
+_BRACE: Final = re.compile(
+    rb'(?:[^"{}]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))*+([{}])', re.DOTALL
+)  # up to the next brace that is not within a text
 
 
 @dataclass(slots=True)
@@ -118,39 +120,31 @@ class Splitter:
     def _taken(self, buffer: bytes, *, is_last: bool) -> _Taken:
         if is_last:
             return self._recovered(buffer, is_last=True)
-        border = self._last_border(buffer)
+        usual = self._last_border(buffer)
+        border = usual or _last(_BORDER, buffer)
         if border is None:
             if len(buffer) < LONGEST_EVENT:
                 return _Taken([], 0, is_closed=False)
-            self._border = None  # other events may begin with another key
             return self._recovered(buffer, is_last=False)
         start = _end_of_separators(buffer, 0)
         events = events_of(memoryview(buffer)[start : border.start() + 1])
         if events is None:
             return self._recovered(buffer, is_last=False)
+        if usual is None:  # from here on, events begin with another key
+            self._border = _border_before(buffer, border.end())
         self._pass_separators(buffer, 0)
         return _Taken(events, border.end(), is_closed=False)
 
     def _last_border(self, buffer: bytes) -> re.Match[bytes] | None:
         """The last place where an event ends and one with the usual key begins."""
         if self._border is None:
-            first = _FIRST_KEY.search(buffer)
-            if first is None:
-                return None
-            key = re.escape(first[1])
-            pattern = rb'\}\s*+,\s*+(?=\{\s*+"%b"\s*+:)' % key
-            self._border = re.compile(pattern)
-        for window in (*_WINDOWS, len(buffer)):
-            start = max(0, len(buffer) - window)
-            borders = list(self._border.finditer(buffer, start))
-            if borders:
-                return borders[-1]
-        return None
+            self._border = _border_before(buffer, 0)
+        return self._border and _last(self._border, buffer)
 
     def _recovered(self, text: bytes, *, is_last: bool) -> _Taken:
         """`text` event by event: damaged ones mended, or else dropped and counted."""
         events: list[Event] = []
-        scan = _Scan(text, _SCANS * len(text))
+        scan = _Scan(text, budget=len(text), mending=_MENDINGS * len(text))
         position, border = 0, _BORDER.search(text)
         while True:
             position = self._pass_separators(text, position)
@@ -215,9 +209,9 @@ class Splitter:
         return end
 
     def _mended(self, scan: "_Scan", start: int, end: int) -> Event | None:
-        if end - start > min(LONGEST_MENDED, scan.budget):
+        if end - start > min(LONGEST_MENDED, scan.mending):
             return None
-        scan.budget -= end - start
+        scan.mending -= end - start
         return mended(scan.text[start:end], self._log)
 
 
@@ -227,18 +221,36 @@ class _Scan:
 
     text: bytes
     budget: int  # bytes that may yet be gone through
+    mending: int  # bytes that may yet be mended
 
     def end_of_object(self, start: int, longest: int) -> int | None:
         """Where the object ends that begins at `start`; None if that cannot be told."""
         limit = min(len(self.text), start + max(0, min(longest, self.budget)))
-        depth = 0
-        for brace in _BRACES.finditer(self.text, start, limit):
-            depth += {b"{": 1, b"}": -1}.get(brace[0], 0)
+        depth, end = 0, start
+        while found := _BRACE.match(self.text, end, limit):
+            depth, end = depth + (1 if found[1] == b"{" else -1), found.end()
             if not depth:
-                self.budget -= brace.end() - start
-                return brace.end()
+                self.budget -= end - start
+                return end
         self.budget -= limit - start
         return None
+
+
+def _border_before(text: bytes, position: int) -> re.Pattern[bytes] | None:
+    """What stands between events that begin as the next one does, if there is one."""
+    first = _FIRST_KEY.search(text, position)
+    if first is None:
+        return None
+    return re.compile(rb'\}\s*+,\s*+(?=\{\s*+"%b"\s*+:)' % re.escape(first[1]))
+
+
+def _last(border: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
+    """The last match, which is looked for from the end."""
+    for window in (*_WINDOWS, len(text)):
+        found = list(border.finditer(text, max(0, len(text) - window)))
+        if found:
+            return found[-1]
+    return None
 
 
 def _end_of_separators(text: bytes, position: int) -> int:

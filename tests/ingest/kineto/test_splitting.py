@@ -192,3 +192,12 @@ def test_nonsense_ends(text: bytes, count: int) -> None:
     """Whatever stands in a list, all of it is gone through, but not again and again."""
     names, _ = split(b'{"traceEvents": [' + text, 4_096)
     assert len(names) == count
+
+
+def test_damage_everywhere_is_mended_everywhere() -> None:
+    """What a damaged event costs does not add up until the rest is given up."""
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "f("%d", 1", "pid": 1, "tid": 2}'
+    text = b", ".join(event % index for index in range(2_000))
+    names, noted = split(b'{"traceEvents": [' + text + b"]}", 1 << 16)
+    assert names == [f'f("{index}", 1' for index in range(2_000)]
+    assert noted == {"events with unescaped quotes": 2_000}
