@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.experiment import SERIAL, Experiment
 from layerscope.record.recorder import Recorded
 from layerscope.run_header import KernelCost
 from layerscope.runner import phases
@@ -49,3 +50,28 @@ def test_trying_experiments_takes_no_time_from_measuring(
     phases._prepare_experiments(bench)
     assert bench.deadline_s == 122.5
     assert bench.writer.header.phases["trying experiments"] == 12.5
+
+
+@pytest.mark.parametrize(("tried", "times"), [((SERIAL,), 1), ((), 0)])
+def test_what_is_older_than_edited_graphs_is_captured_anew(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: tuple[Experiment, ...],
+    times: int,
+) -> None:
+    """It would be slower than that of later captures, which is made beside them."""
+    made: list[tuple[int, bool]] = []
+
+    def note(_: Bench, capture: int, lengths: None, *, knockouts: bool) -> None:
+        assert lengths is None
+        made.append((capture, knockouts))
+
+    def allow(bench: Bench) -> None:
+        if tried:
+            bench.experiments["reference"] = tried
+
+    bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
+    monkeypatch.setattr(phases, "try_experiments", allow)
+    monkeypatch.setattr(phases, "_fresh", note)
+    phases._prepare_experiments(bench)
+    assert made == [(0, True)] * times
