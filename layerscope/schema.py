@@ -141,6 +141,12 @@ TRACE_KERNELS: Final[Schema] = {
 }
 """One row a kernel, copy or fill that ran on a device, from another tool's trace."""
 
+TRACE_STREAM: Final = ("process", "device", "context", "stream")
+"""What names a stream, whose work runs in order."""
+
+LAUNCH_KEYS: Final = ("process", "correlation")
+"""What names the call that launched a kernel."""
+
 TRACE_CALLS: Final[Schema] = {
     "process": INT,
     "thread": INT,
@@ -151,7 +157,7 @@ TRACE_CALLS: Final[Schema] = {
 }
 """One row a call of the runtime or the driver that device work is linked to."""
 
-TRACE_RANGE_KINDS: Final = ("step", "module", "annotation")
+TRACE_RANGE_KINDS: Final = ("step", "module", "annotation", "graph")
 
 TRACE_RANGES: Final[Schema] = {
     "kind": TEXT,  # one of TRACE_RANGE_KINDS
@@ -163,7 +169,8 @@ TRACE_RANGES: Final[Schema] = {
     "start_ns": INT,
     "end_ns": INT,
 }
-"""One row a named range: a step of the profiler, a module, NVTX, roctx, annotations."""
+"""One row a named range: a step of the profiler, a module, NVTX, roctx, annotations,
+or a replay of a graph that was recorded as a whole, without its kernels."""
 
 PLACED_KERNELS: Final[Schema] = {
     **TRACE_KERNELS,

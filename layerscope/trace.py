@@ -25,6 +25,12 @@ NOTE_KINDS: Final[tuple[NoteKind, ...]] = (
 """In the order in which reports say them."""
 
 
+NoteAbout: TypeAlias = Literal[
+    "", "kernels missing", "overlaps rewritten", "launches missing"
+]
+"""What figures a note takes away: wordings may change, verdicts go by this."""
+
+
 class TraceNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something in a file that was not as it should be, and how often."""
 
@@ -34,6 +40,9 @@ class TraceNote(msgspec.Struct, frozen=True, kw_only=True):
     kind: NoteKind
     what: str  # "kernels of negative duration, taken as 0"
     count: int = 1  # how many; 0 where there is nothing to count
+    # "kernels missing": nobody can tell when a device was idle. "overlaps rewritten":
+    # nor which kernels overlap. "launches missing": of kernels; said once. Else "".
+    about: NoteAbout = ""
 
 
 class TraceLog:
@@ -41,23 +50,25 @@ class TraceLog:
 
     def __init__(self) -> None:
         """Nothing has been noted."""
-        self._counts: Counter[tuple[NoteKind, str]] = Counter()
+        self._counts: Counter[tuple[NoteKind, str, NoteAbout]] = Counter()
 
-    def add(self, kind: NoteKind, what: str, count: int = 1) -> None:
+    def add(
+        self, kind: NoteKind, what: str, count: int = 1, *, about: NoteAbout = ""
+    ) -> None:
         """Note `what`, which happened `count` times; 0 times is no note.
 
         A note of kind "untrusted" is about the whole file and may have no count: give
-        it once, with the default.
+        it once, with the default. `about` is as in `TraceNote`.
         """
         if count:
-            self._counts[kind, what] += count
+            self._counts[kind, what, about] += count
 
     def notes(self) -> tuple[TraceNote, ...]:
         """All that was noted: the gravest kind first, then as first mentioned."""
         return tuple(
-            TraceNote(kind=kind, what=what, count=count)
+            TraceNote(kind=kind, what=what, count=count, about=about)
             for wanted in NOTE_KINDS
-            for (kind, what), count in self._counts.items()
+            for (kind, what, about), count in self._counts.items()
             if kind == wanted
         )
 

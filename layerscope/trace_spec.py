@@ -25,6 +25,15 @@ class TraceSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     layers: int  # of most steps; 0 where none were found, and a pass is a whole step
     variants: dict[str, int] = {}  # of such a step: layers of each variant
+    # variants of the layers of a step in their order, as "0:A 1:A 2:B": of which steps
+    layer_variants: dict[str, list[int]] = {}
+    cut_steps: list[int] = []  # those with a layer of which only a part was recorded
+    why_no_gaps: str = ""  # why gaps cannot be told from kernels; empty where they can
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether each step is: then it may have more than `layers`."""
+        return len(self.cut_steps) == self.steps
 
     @property
     def unit(self) -> str:

@@ -16,7 +16,7 @@ from layerscope.passes import GRAPH_PASS_KEYS
 from layerscope.run_header import KernelCost
 
 RECORD_CAUSES: Final[tuple[Cause, ...]] = tuple(
-    cause for cause in Cause if cause is not Cause.OVERLAP
+    cause for cause in Cause if cause not in (Cause.OVERLAP, Cause.MIXED)
 )
 """What records can tell apart: all causes but overlap, in the order of lines."""
 

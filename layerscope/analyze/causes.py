@@ -35,6 +35,10 @@ class Cause(StrEnum):
     REPLACED = "replaced, not separable"
     """Durations of kernels with neither a role nor equal code on the other side."""
 
+    MIXED = "gaps or kernels, not separable"
+    """Gaps and durations together, where the records of an arm do not tell which is
+    which; there is then no other line."""
+
 
 FUSION = (Cause.LAUNCHES, Cause.MERGED, Cause.ADDED)
 """The lines whose sum is what fusion gave."""

@@ -14,13 +14,17 @@ Times: TypeAlias = npt.NDArray[np.int64]
 SYNCHRONISING: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """Collectives that no rank can end before all have begun."""
 
+SENDS: Final = "sends and receives"
+"""They may be an all-to-all or from one rank to the next: only parameters tell."""
+
 _KINDS: Final = (
     # letters of a name in small ones; the first that fits counts
-    ("all-reduce", "allreduce|crossdevicereduce|multimem"),
+    ("all-reduce", "allreduce|crossdevicereduce"),
     ("reduce-scatter", "reducescatter"),
     ("all-gather", "allgather"),
-    # NCCL runs an all-to-all as sends and receives in one kernel
-    ("all-to-all", "alltoall|all2all|sendrecv"),
+    ("all-to-all", "alltoall|all2all"),
+    # NCCL runs an all-to-all as sends and receives in one kernel, and a pipeline's too
+    (SENDS, "sendrecv|^i?send$|^i?recv"),
     ("broadcast", "broadcast"),
     ("barrier", "barrier"),
     ("reduce", "reduce"),
@@ -51,13 +55,28 @@ class GroupSequence:
         return np.array([kind in SYNCHRONISING for kind in self.kinds], dtype=np.bool_)
 
 
-def sequences(kernels: pl.DataFrame) -> dict[str, GroupSequence]:
+def unnamed_streams(kernels: pl.DataFrame) -> int:
+    """On how many streams there are collectives whose group the file does not tell.
+
+    Args:
+        kernels: `schema.TRACE_KERNELS`, or more, of one device.
+    """
+    unnamed = kernels.filter(is_communication(), pl.col("group").is_null())
+    return unnamed["stream"].n_unique()
+
+
+def sequences(
+    kernels: pl.DataFrame, *, by_stream: bool = False
+) -> dict[str, GroupSequence]:
     """The collectives of one rank, by the name of their group.
 
     Args:
-        kernels: `schema.TRACE_KERNELS`, or more, of one device. Collectives without a
-            group, whose file tells none, have the empty name.
+        kernels: `schema.TRACE_KERNELS`, or more, of one device.
+        by_stream: whether collectives whose file tells no group are groups by their
+            streams, such as "stream 7"; else they are one group of the empty name.
     """
+    stream = pl.coalesce(pl.format("stream {}", "stream"), pl.lit(""))
+    unnamed = stream if by_stream else pl.lit("")
     letters = pl.coalesce("collective", "name").str.to_lowercase()
     letters = letters.str.replace_all("[^a-z0-9]", "")
     kind = pl.lit(OTHER)
@@ -65,7 +84,7 @@ def sequences(kernels: pl.DataFrame) -> dict[str, GroupSequence]:
         kind = pl.when(letters.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
     found = (
         kernels.filter(is_communication())
-        .with_columns(_kind=kind, group=pl.col("group").fill_null(""))
+        .with_columns(_kind=kind, group=pl.coalesce("group", unnamed))
         .sort("group", "start_ns", "duration_ns", maintain_order=True)
     )
     return {

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -11,6 +11,8 @@ from layerscope.analyze.shares import swept_replays
 from layerscope.analyze.variants import most_common_variants, pass_variants
 from layerscope.experiment import CAPTURED
 from layerscope.passes import GRAPH_PASS_KEYS, used_passes
+from layerscope.run import Run
+from layerscope.trace_spec import TraceSpec
 
 SIDES: Final = ("base", "other")
 """What the two arms are called in columns."""
@@ -25,6 +27,9 @@ class Passes:
 
     rows: pl.DataFrame
     """`shares.swept_replays` of these passes."""
+
+    why_no_gaps: str = ""
+    """Why their gaps cannot be told from kernels; empty where they can."""
 
     @property
     def count(self) -> int:
@@ -46,6 +51,21 @@ class FacingPasses:
     other: pl.DataFrame
     weight: float
     """Part of a mean pass."""
+
+
+def passes_of(run: Run, arm: str, name: str = "") -> Passes:
+    """The passes of an arm of any run, measured or of a trace, as `observed_passes`.
+
+    Args:
+        run: what holds the arm.
+        arm: which one.
+        name: what to call it; its own name if empty.
+    """
+    spec = run.header.study.spec
+    found = observed_passes(run.kernels, arm, name)
+    if not isinstance(spec, TraceSpec):
+        return found
+    return replace(found, why_no_gaps=spec.steps_of(arm).why_no_gaps)
 
 
 def observed_passes(kernels: pl.DataFrame, arm: str, name: str = "") -> Passes:

@@ -8,7 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.trace_gaps import GRAPH_LAUNCH, LAUNCH_KEYS
+from layerscope.schema import LAUNCH_KEYS
+from layerscope.trace_names import GRAPH_LAUNCH
 
 FAR_SHORT: Final = 0.75
 """Share of the kernels of the longest replay below which a like one looks cut. Graphs

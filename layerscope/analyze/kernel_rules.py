@@ -55,7 +55,7 @@ class SequenceRule(_Entry, frozen=True, kw_only=True):
     """The region of kernels that lie between two whose regions are known."""
 
     after: tuple[str, ...]  # regions or roles of the known kernel before, or "start"
-    before: tuple[str, ...]  # of the known kernel after, or "end"
+    before: tuple[str, ...]  # of the known kernel after, or "end" or "layer_end"
     region: str  # or "before" or "after": that of the known kernel
     from_: str = msgspec.field(name="from", default="")  # first place that is in
     past: str = ""  # last place that is not
@@ -64,6 +64,7 @@ class SequenceRule(_Entry, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()  # places that must be there
     without: tuple[str, ...] = ()  # places that must not
     kernels: tuple[str, ...] = ()  # only of these roles; all where empty
+    collectives: bool = False  # also those that are no all-reduces
     rename: dict[str, str] = {}  # role by the name -> role that the sequence tells
 
     @property
@@ -95,6 +96,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     join: tuple[Join, ...] = ()
     sequence: tuple[SequenceRule, ...] = ()
     range: tuple[RangeRule, ...] = ()
+
+    @property
+    def apart(self) -> list[str]:
+        """What assigned kernels that say nothing of those beside them."""
+        return [f"rule {rule.name}" for rule in self.rule if rule.apart]
 
 
 _Anything: TypeAlias = KernelRule | Join | SequenceRule | RangeRule

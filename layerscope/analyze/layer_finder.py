@@ -7,13 +7,13 @@ Ranges that name layers are better evidence, where a trace has them (`layer_rang
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
 
+from layerscope.analyze.cut_layers import drop_cut
 from layerscope.analyze.kernel_line import (
-    Flags,
     Ints,
     KernelArrays,
     kernel_arrays,
@@ -27,13 +27,20 @@ from layerscope.schema import INT
 CORE: Final = "core"
 """The role of the kernel at the core of attention: one or a few a layer."""
 
-NOTHING_REPEATS: Final = "no sequence of kernels repeats over at least half of the step"
+NOTHING_REPEATS: Final = "no sequence of kernels repeats over at least half of them"
 NOT_TOLD: Final = (
-    "kernels repeat, but neither ranges nor kernels of attention tell layers from steps"
+    "kernels repeat, but neither ranges nor kernels known to be of attention tell that "
+    "these are layers"
 )
 NO_STEPS: Final = "no kernel is in a step"
 
+_BY_LAYERS: Final = (StepBy.DEVICE.value, StepBy.STACKS.value)
+"""What tells steps only where they have layers."""
+
 _MOST_MEMORY: Final = 512  # steps of which so many differ
+
+StepKey: TypeAlias = tuple[int | None, int]
+"""Device and step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # frames have no single truth of equality
@@ -47,7 +54,12 @@ class FoundLayers:
     """Steps of all devices."""
 
     reasons: dict[str, int]
-    """Why steps have no layers, and how many have none for that."""
+    """Why steps have no layers, and how many have none for that: 0 where a device has
+    no steps, either."""
+
+    cut: dict[StepKey, int]
+    """Steps whose first or last layer is there in part only, and how many are: one or
+    two. Kernels of these are in no layer."""
 
     @property
     def reason(self) -> str:
@@ -72,45 +84,56 @@ def look_for_layers(kernels: pl.DataFrame) -> FoundLayers:
 
     Returns:
         The rows in their order, with Int64 layer (from 0 in each step; null before the
-        first layer and after the last, and in steps where nothing shows what a layer
-        is), String variant and Int64 position, see `schema.PLACED_KERNELS`.
+        first whole layer and after the last, and in steps where nothing shows what a
+        layer is), String variant and Int64 position, see `schema.PLACED_KERNELS`.
+        Step and step_kind are null on devices where layers alone could tell steps, and
+        there are none.
     """
     if "layer" not in kernels.columns:
         kernels = kernels.with_columns(layer=pl.lit(None, INT))
     arrays = kernel_arrays(kernels)
     layers = kernels["layer"].fill_null(-1).to_numpy().copy()
-    is_alone = _is_alone(kernels)
     memory: dict[bytes, list[Stack]] = {}
-    reasons: Counter[str] = Counter()
-    steps = 0
+    lacking: list[tuple[int, str]] = []  # the first kernels of steps, and why
+    cut: dict[StepKey, int] = {}
     for rows in rows_by(arrays.step):
-        steps += 1
-        if (layers[rows] >= 0).any():
-            continue
-        found = _layers_of_step(arrays, rows, memory)
+        found = layers[rows]
+        is_ranged = (found >= 0).any()
+        if not is_ranged:
+            found = _layers_of_step(arrays, rows, memory)
         is_in = found >= 0
         if not is_in.any():
-            reasons[NOTHING_REPEATS] += 1
-        elif is_alone[rows[0]] and not arrays.is_core[rows[is_in]].any():
-            reasons[NOT_TOLD] += 1
+            lacking.append((int(rows[0]), NOTHING_REPEATS))
+        elif not is_ranged and not arrays.is_core[rows[is_in]].any():
+            lacking.append((int(rows[0]), NOT_TOLD))
         else:
-            layers[rows] = found
-    placed = kernels.with_columns(
-        layer=pl.Series(layers, dtype=INT).replace(-1, None),
-        _identity=pl.Series(arrays.identity),
-        _lane=pl.Series(arrays.lane),
+            layers[rows], number = drop_cut(arrays, rows, found)
+            if number:
+                cut[kernels.select("device", "step").row(int(rows[0]))] = number
+    layered = kernels.with_columns(layer=pl.Series(layers, dtype=INT).replace(-1, None))
+    placed = _without_untold_steps(layered).with_columns(
+        _identity=pl.Series(arrays.identity), _lane=pl.Series(arrays.lane)
     )
-    return FoundLayers(
-        with_variants(placed).drop("_identity", "_lane"), steps, dict(reasons)
-    )
+    named = with_variants(placed).drop("_identity", "_lane")
+    steps = named.drop_nulls("step").select("device", "step").n_unique()
+    return FoundLayers(named, steps, _counted(lacking, named["step"]), cut)
 
 
-def _is_alone(kernels: pl.DataFrame) -> Flags:
-    """Which kernels are in a step only because all of the device is one."""
+def _without_untold_steps(kernels: pl.DataFrame) -> pl.DataFrame:
+    """`kernels` in no step where only layers could tell steps, and there are none."""
     if "step_by" not in kernels.columns:
-        return np.zeros(kernels.height, dtype=np.bool_)
-    is_alone = kernels["step_by"].eq_missing(StepBy.DEVICE.value)
-    return is_alone.to_numpy()
+        return kernels
+    is_told = pl.col("layer").is_not_null().any().over("device")
+    is_told |= ~pl.col("step_by").is_in(_BY_LAYERS)
+    return kernels.with_columns(pl.when(is_told).then(pl.col("^step(_kind)?$")))
+
+
+def _counted(lacking: list[tuple[int, str]], steps: pl.Series) -> dict[str, int]:
+    """Why steps lack layers, and how many of them are steps."""
+    reasons: Counter[str] = Counter()
+    for row, reason in lacking:
+        reasons[reason] += steps[row] is not None
+    return dict(reasons)
 
 
 def _layers_of_step(

@@ -16,7 +16,7 @@ def with_variants(kernels: pl.DataFrame) -> pl.DataFrame:
 
     Layers are of one variant where each stream of one runs the same kernels in the same
     order as one of the other; which stream was earlier does not matter. "A" is the
-    variant of most layers, of equally many the one that appears first.
+    variant of most layers of a device, of equally many the one that appears first.
 
     Args:
         kernels: `schema.TRACE_KERNELS` in order, with Int64 step and layer, Int64
@@ -43,13 +43,16 @@ def with_variants(kernels: pl.DataFrame) -> pl.DataFrame:
         _row=pl.col("_row").min(),
     )
     kinds = (
-        lists.group_by(_LISTS)
+        lists.group_by("device", *_LISTS)
         .agg(_layers=pl.len(), _row=pl.col("_row").min())
         .sort("_layers", "_row", descending=[True, False])
+        .with_columns(_number=pl.int_range(pl.len()).over("device"))
     )
-    names = [variant_name(index) for index in range(kinds.height)]
-    named = kinds.select(*_LISTS, variant=pl.Series(names, dtype=TEXT))
-    variants = lists.join(named, on=_LISTS, how="left").select(*_LAYER, "variant")
+    names = [variant_name(index) for index in kinds["_number"]]
+    named = kinds.select("device", *_LISTS, variant=pl.Series(names, dtype=TEXT))
+    variants = lists.join(
+        named, on=["device", *_LISTS], how="left", nulls_equal=True
+    ).select(*_LAYER, "variant")
     found = layered.join(variants, on=_LAYER, how="left", nulls_equal=True)
     return (
         numbered.join(

@@ -21,7 +21,7 @@ from layerscope.analyze.facing import (
     FacingPasses,
     Passes,
     facing_passes,
-    observed_passes,
+    passes_of,
 )
 from layerscope.analyze.ledger import FEWEST_ALIKE, JITTER, ledger
 from layerscope.analyze.matching import match
@@ -80,7 +80,7 @@ def ledger_between(run: Run, base: str, other: str) -> Ledger:
     """
     if not isinstance(run.header.study.spec, TraceSpec):
         return ledger(run, base, other)
-    sides = (observed_passes(run.kernels, arm) for arm in (base, other))
+    sides = (passes_of(run, arm) for arm in (base, other))
     return observe(*sides).ledger
 
 
@@ -90,6 +90,7 @@ def observe(base: Passes, other: Passes) -> Observed:
     Where both have the same passes by number, as layers of one model have, each pass
     faces that of its number, and of each number the passes with the most common list of
     kernels are compared. Else those are compared that have the most common list of all.
+    Where gaps of a side cannot be told from its kernels, all of the change is `MIXED`.
 
     Args:
         base: what is compared with.
@@ -190,12 +191,16 @@ def _ledger(
     base: Passes, other: Passes, cells: pl.DataFrame, compared: tuple[int, int]
 ) -> Ledger:
     doubt = next(_doubts(base, other, compared), "")
+    causes: tuple[Cause, ...] = RECORD_CAUSES
+    if base.why_no_gaps or other.why_no_gaps:
+        causes = (Cause.MIXED,)
+        cells = cells.with_columns(cause=pl.lit(Cause.MIXED.value))
     sums = cells.group_by("cause").agg(
         change=pl.col("other_ns").sum() - pl.col("base_ns").sum()
     )
     by_cause: dict[str, float] = dict(sums.iter_rows())
     lines = tuple(
-        Line(cause, _bare(by_cause.get(cause.value, 0.0))) for cause in RECORD_CAUSES
+        Line(cause, _bare(by_cause.get(cause.value, 0.0))) for cause in causes
     )
     total_ns = sum(line.change.value for line in lines)
     if doubt:
@@ -208,7 +213,7 @@ def _ledger(
         base_ns=base.pass_ns if doubt else float(cells["base_ns"].sum()),
         lines=() if doubt else lines,
         residual=_bare(total_ns if doubt else 0.0),
-        regions={} if doubt else _regions(cells),
+        regions={} if doubt else _regions(cells, causes),
         hidden={
             side.name: each
             for side in (base, other)
@@ -219,10 +224,15 @@ def _ledger(
     )
 
 
-def _regions(cells: pl.DataFrame) -> dict[str, dict[Cause, Estimate]]:
+def _regions(
+    cells: pl.DataFrame, causes: tuple[Cause, ...]
+) -> dict[str, dict[Cause, Estimate]]:
     found: dict[str, dict[Cause, Estimate]] = {}
-    for region, cause, base_ns, other_ns in cells.iter_rows():
-        none = dict.fromkeys(RECORD_CAUSES, _bare(0.0))
+    sums = cells.group_by("region", "cause", maintain_order=True).agg(
+        pl.col("base_ns", "other_ns").sum()
+    )
+    for region, cause, base_ns, other_ns in sums.iter_rows():
+        none = dict.fromkeys(causes, _bare(0.0))
         found.setdefault(region, none)[Cause(cause)] = _bare(other_ns - base_ns)
     return found
 
@@ -248,6 +258,13 @@ def _doubts(base: Passes, other: Passes, compared: tuple[int, int]) -> Iterator[
 
 
 def _notes(base: Passes, other: Passes, compared: tuple[int, int]) -> Iterator[str]:
+    mixed = [
+        f"{side.why_no_gaps} in {side.name}"
+        for side in (base, other)
+        if side.why_no_gaps
+    ]
+    if mixed:
+        yield f"gaps against kernels are not separable: {'; '.join(mixed)}"
     overlapping = [
         side.name
         for side in (base, other)

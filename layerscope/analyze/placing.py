@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.kernel_rules import Rules
-from layerscope.analyze.layer_finder import look_for_layers
+from layerscope.analyze.layer_finder import StepKey, look_for_layers
 from layerscope.analyze.layer_ranges import layers_by_ranges
 from layerscope.analyze.trace_ranges import assign_by_ranges
 from layerscope.analyze.trace_regions import assign_by_rules, fill_between
@@ -29,7 +29,11 @@ class PlacedTrace:
     """Steps of all devices."""
 
     without_layers: dict[str, int]
-    """Why steps have no layers, and how many have none for that."""
+    """Why steps have no layers, and how many have none for that: 0 where a device has
+    no steps, either."""
+
+    cut: dict[StepKey, int]
+    """Steps with layers of which only a part was recorded, and how many of these."""
 
 
 def place(trace: Trace, rules: Rules) -> pl.DataFrame:
@@ -53,5 +57,6 @@ def place_trace(trace: Trace, rules: Rules) -> PlacedTrace:
     ruled = assign_by_rules(ranged, rules)
     stepped = find_steps(ruled, trace.calls, trace.ranges)
     found = look_for_layers(layers_by_ranges(stepped))
-    filled = fill_between(assign_by_sequences(found.kernels, rules))
-    return PlacedTrace(filled.select(*PLACED_KERNELS), found.steps, found.reasons)
+    filled = fill_between(assign_by_sequences(found.kernels, rules), rules)
+    kernels = filled.select(*PLACED_KERNELS)
+    return PlacedTrace(kernels, found.steps, found.reasons, found.cut)

@@ -3,12 +3,8 @@
 Every rank has a clock of its own, and traces may begin when they like. What all ranks
 of a group do at the same time is to end a collective that synchronises them: nobody has
 the result before the last one has come. So clocks are set by these ends, and what is
-left of their differences is how far the alignment may be trusted.
-
-A collective's kernel runs from the arrival of its rank to the end. Until the last rank
-has arrived, it waits; only from there on bytes can arrive everywhere::
-
-    duration = wait (last arrival - own arrival) + transfer (end - last arrival)
+left of their differences is how far the alignment may be trusted. What ranks wait is
+then told by `rank_waits`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,37 +15,16 @@ import numpy as np
 import polars as pl
 
 from layerscope.analyze.collectives import (
+    SENDS,
     SYNCHRONISING,
+    GroupSequence,
     Times,
     sequences,
     shift_between,
+    unnamed_streams,
 )
+from layerscope.analyze.rank_waits import judge, waits_of_collectives, waits_of_ranks
 from layerscope.schema import INT, TEXT, Schema
-
-RANKS: Final[Schema] = {
-    "rank": INT,
-    "offset_ns": INT,  # added to its times, they are on the clock of the first rank
-    "error_ns": INT,  # 90 % of its ends are nearer to the median of all ranks
-    "collectives": INT,
-    "late": INT,  # how often it came last
-    "duration_ns": INT,  # wait_ns + transfer_ns
-    "wait_ns": INT,
-    "transfer_ns": INT,
-}
-"""One row a rank that could be aligned; sums over its whole collectives."""
-
-COLLECTIVES: Final[Schema] = {
-    "group": TEXT,
-    "number": INT,  # within the group, from 0
-    "collective": TEXT,  # of `collectives.SYNCHRONISING`
-    "ranks": INT,
-    "last_arrival_ns": INT,  # on the clock of the first rank
-    "skew_ns": INT,  # last arrival - first arrival
-    "transfer_ns": INT,  # median end - last arrival
-    "end_spread_ns": INT,  # last end - first end
-    "late_rank": INT,
-}
-"""One row a collective that all ranks of its group have."""
 
 _ARRIVALS: Final[Schema] = {
     "group": TEXT,
@@ -59,7 +34,6 @@ _ARRIVALS: Final[Schema] = {
     "start_ns": INT,
     "end_ns": INT,
 }
-_COVERED: Final = 0.9
 _OUTLYING: Final = 5.0
 """Ends further from the median than so many median deviations are not used."""
 
@@ -81,16 +55,20 @@ class RankAlignment:
     """The ranks of a job on one clock."""
 
     ranks: pl.DataFrame
-    """`RANKS`, by rank."""
+    """`rank_waits.RANKS`, by rank."""
 
     collectives: pl.DataFrame
-    """`COLLECTIVES`, by group and number."""
+    """`rank_waits.COLLECTIVES`, by group and number."""
 
     unaligned: tuple[int, ...]
     """Ranks that share no collective with the others."""
 
     incomplete: int
     """Collectives that not all ranks of their group have, as at ends of traces."""
+
+    sends: int = 0
+    """Sends and receives of all ranks that may be of an all-to-all or of a pipeline, so
+    that they align nothing."""
 
     @property
     def error_ns(self) -> int:
@@ -110,7 +88,8 @@ def align_ranks(ranks: Sequence[RankKernels]) -> RankAlignment:
     Args:
         ranks: no two of one number. The first's clock is the common one.
     """
-    arrivals = _arrivals(ranks)
+    by_rank = _sequences(ranks)
+    arrivals = _arrivals(by_rank)
     offsets = _offsets([each.rank for each in ranks], arrivals)
     known = pl.DataFrame(
         list(offsets.items()), schema={"rank": INT, "offset_ns": INT}, orient="row"
@@ -125,18 +104,27 @@ def align_ranks(ranks: Sequence[RankKernels]) -> RankAlignment:
     is_whole = pl.len().over("group", "place") == pl.col("_of")
     whole = shared.filter(is_whole)
     counted = shared.select(pl.struct("group", "place").n_unique()).item()
-    found = _collectives(whole)
+    judged = judge(whole)
+    found = waits_of_collectives(judged)
     return RankAlignment(
-        ranks=_ranks(whole, known),
+        ranks=waits_of_ranks(judged, known),
         collectives=found,
         unaligned=tuple(each.rank for each in ranks if each.rank not in offsets),
         incomplete=counted - found.height,
+        sends=sum(
+            each.kinds.count(SENDS) for own in by_rank.values() for each in own.values()
+        ),
     )
 
 
-def _arrivals(ranks: Sequence[RankKernels]) -> pl.DataFrame:
+def _sequences(ranks: Sequence[RankKernels]) -> dict[int, dict[str, GroupSequence]]:
+    """What each rank exchanges; unnamed groups by streams, where a rank has several."""
+    by_stream = any(unnamed_streams(each.kernels) > 1 for each in ranks)
+    return {each.rank: sequences(each.kernels, by_stream=by_stream) for each in ranks}
+
+
+def _arrivals(by_rank: Mapping[int, Mapping[str, GroupSequence]]) -> pl.DataFrame:
     """Collectives that synchronise, under their place in the first rank's order."""
-    by_rank = {each.rank: sequences(each.kernels) for each in ranks}
     groups = dict.fromkeys(name for own in by_rank.values() for name in own)
     frames = [pl.DataFrame(schema=_ARRIVALS)]
     for group in groups:
@@ -197,57 +185,3 @@ def _middle(apart: Times) -> int:
     away = np.abs(apart - np.median(apart))
     near = apart[away <= max(_OUTLYING * float(np.median(away)), _NEAR_NS)]
     return round(float(np.median(near)))
-
-
-def _collectives(whole: pl.DataFrame) -> pl.DataFrame:
-    start, end = pl.col("start_ns"), pl.col("end_ns")
-    return (
-        whole.sort("group", "place", "rank")
-        .group_by("group", "place", maintain_order=True)
-        .agg(
-            pl.col("collective").first(),
-            ranks=pl.len().cast(pl.Int64),
-            last_arrival_ns=start.max(),
-            skew_ns=start.max() - start.min(),
-            transfer_ns=end.median().round().cast(pl.Int64) - start.max(),
-            end_spread_ns=end.max() - end.min(),
-            late_rank=pl.col("rank").get(start.arg_max()),
-        )
-        .with_columns(number=pl.int_range(pl.len(), dtype=pl.Int64).over("group"))
-        .select(*COLLECTIVES)
-    )
-
-
-def _ranks(whole: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    start, end, key = pl.col("start_ns"), pl.col("end_ns"), ["group", "place"]
-    last = start.max().over(key)
-    # of equally late ones the lowest rank
-    is_late = pl.col("rank") == pl.col("rank").filter(start == start.max()).min().over(
-        key
-    )
-    sums = (
-        whole.with_columns(
-            _wait=last - start,
-            _late=is_late,
-            _apart=(end - end.median().over(key)).abs(),
-        )
-        .group_by("rank")
-        .agg(
-            error_ns=pl.col("_apart")
-            .quantile(_COVERED, interpolation="higher")
-            .round()
-            .cast(pl.Int64),
-            collectives=pl.len().cast(pl.Int64),
-            late=pl.col("_late").sum().cast(pl.Int64),
-            duration_ns=(end - start).sum(),
-            wait_ns=pl.col("_wait").sum(),
-        )
-    )
-    transfer = pl.col("duration_ns") - pl.col("wait_ns")
-    return (
-        known.join(sums, on="rank", how="left")
-        .with_columns(pl.col(sums.columns[1:]).fill_null(0))
-        .with_columns(transfer_ns=transfer)
-        .select(*RANKS)
-        .sort("rank")
-    )

@@ -50,7 +50,8 @@ def observed_differences(
     """What arms of two runs differ in, where at least one was made of a trace.
 
     A trace does not say which work it did. What can be held against each other are the
-    kinds of steps, the layers of a step, and what both tell of the machine.
+    kinds of steps, the layers of a step where some step is whole, and what both tell of
+    the machine.
 
     Args:
         base: the run that is compared with.
@@ -76,7 +77,7 @@ def _found_in(header: RunHeader, arm: str) -> tuple[str, int | None]:
     spec = header.study.spec
     if isinstance(spec, TraceSpec):
         steps = spec.steps_of(arm)
-        return steps.kind, steps.layers
+        return steps.kind, None if steps.is_cut else steps.layers
     return "", spec.model.layers if isinstance(spec, LayerSpec) else None
 
 

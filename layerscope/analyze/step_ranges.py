@@ -7,9 +7,6 @@ import polars as pl
 from layerscope.analyze.step_names import step_ranges
 from layerscope.schema import INT, TEXT
 
-LAUNCH_KEYS: Final = ("process", "correlation")
-"""What names a call that launched something."""
-
 _AS_GOOD: Final = 0.5
 """Share of the kernels of the best source that a closer one must have."""
 

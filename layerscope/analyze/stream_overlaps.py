@@ -14,8 +14,7 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.intervals import sweep
-
-STREAM: Final = ("process", "device", "context", "stream")
+from layerscope.schema import TRACE_STREAM
 
 PDL_FROM: Final = 90
 """The first NVIDIA architecture with PDL: sm_90."""
@@ -24,7 +23,7 @@ RESOLUTION_NS: Final = 100
 """Records of an H200 reach into each other by 64 ns now and then where the kernels do
 not: so much alone is no sign, unless the same pair does it most of the time."""
 
-_REPLAY: Final = ("process", "device", "context", "stream", "correlation")
+_REPLAY: Final = (*TRACE_STREAM, "correlation")
 _NUMBER: Final = re.compile(r"sm_(\d+)")
 
 
@@ -33,6 +32,7 @@ class OverlapKind(StrEnum):
 
     PROGRAMMATIC = "consistent with PDL"
     BRANCHES = "branches of a graph"
+    EITHER = "unknown: PDL or branches of a graph"
     UNKNOWN = "unknown"
 
 
@@ -45,11 +45,14 @@ def stream_overlaps(
     began before it. Copies and fills are left out.
 
     - Kernels that follow each other, neither inside the other, where PDL exists (sm_90
-      and later), launched one by one or in a graph replay that looks like a chain, are
-      consistent with PDL. No trace marks it, so no more than that is said.
+      and later), launched one by one, or in a graph replay that looks like a chain and
+      whose nodes have ids, are consistent with PDL. No trace marks it, so no more than
+      that is said.
     - In a graph replay some of whose kernels run inside others, or three at a time, or
       on a device that has no PDL, these are branches of the graph.
-    - Else it is unknown: also pairs in a replay with branches that are not nested.
+    - Other kernels of one replay that follow each other, where PDL exists, may be
+      either: branches can take turns.
+    - Else it is unknown.
 
     Args:
         launched: from `trace_gaps.with_launches`.
@@ -57,19 +60,20 @@ def stream_overlaps(
 
     Returns:
         One row a kernel with a producer, in order of streams and starts: the columns of
-        `STREAM`, name, region, producer, producer_region, start_ns, Int64 overlap_ns
-        (0 where there is none; over a stream they add up to the sum of durations less
-        their union), is_nested (Boolean) and kind (null where there is no overlap).
+        `schema.TRACE_STREAM`, name, region, producer, producer_region, start_ns, Int64
+        overlap_ns (0 where there is none; over a stream they add up to the sum of
+        durations less their union), is_nested (Boolean) and kind (null where there is
+        no overlap).
     """
     kernels = launched.filter(pl.col("kind") == "kernel").drop(
         "gap_ns", "exclusive_ns", "frontier_ns", "hidden_ns"
     )
-    chained = _with_producers(sweep(kernels, STREAM))
+    chained = _with_producers(sweep(kernels, TRACE_STREAM))
     judged = chained.with_columns(
         kind=pl.when(pl.col("overlap_ns") > 0).then(_kind(chained, architectures))
     ).with_columns(kind=_without_resolution())
     return judged.filter(pl.col("producer").is_not_null()).select(
-        *STREAM,
+        *TRACE_STREAM,
         *("name", "region", "producer", "producer_region", "start_ns", "overlap_ns"),
         *("is_nested", "kind"),
     )
@@ -82,13 +86,14 @@ def _with_producers(swept: pl.DataFrame) -> pl.DataFrame:
     before = pl.col("frontier_ns").shift(1)
     numbered = swept.with_columns(
         _row=pl.int_range(pl.len(), dtype=pl.Int64)
-    ).with_columns(_owner=owner.over(STREAM), _before=before.over(STREAM))
+    ).with_columns(_owner=owner.over(TRACE_STREAM), _before=before.over(TRACE_STREAM))
     producers = numbered.select(
         _owner="_row",
         producer="name",
         producer_region="region",
         _correlation="correlation",
         _replayed="is_replay",
+        _node="graph_node",
     )
     reach = pl.min_horizontal("_before", "end_ns") - pl.col("start_ns")
     return numbered.join(
@@ -114,11 +119,14 @@ def _kind(chained: pl.DataFrame, architectures: Mapping[int, str]) -> pl.Expr:
     has_none = pl.col("device").is_in(_devices(chained, architectures, has_pdl=False))
     is_tail = pl.col("stream").is_not_null() & pl.col("_follows") & ~pl.col("is_nested")
     odd = pl.col("is_nested") | deep
+    has_ids = pl.col("graph_node").is_not_null() & pl.col("_node").is_not_null()
     return (
         pl.when(same_replay & (odd | has_none))
         .then(pl.lit(OverlapKind.BRANCHES.value))
-        .when(has_pdl & is_tail & (eager | (same_replay & ~branches)))
+        .when(has_pdl & is_tail & (eager | (same_replay & has_ids & ~branches)))
         .then(pl.lit(OverlapKind.PROGRAMMATIC.value))
+        .when(has_pdl & is_tail & same_replay)
+        .then(pl.lit(OverlapKind.EITHER.value))
         .otherwise(pl.lit(OverlapKind.UNKNOWN.value))
     )
 

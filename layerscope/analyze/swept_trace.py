@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from layerscope.analyze.trace_gaps import gap_causes, with_launches
+from layerscope.analyze.layer_finder import StepKey
+from layerscope.analyze.trace_gaps import gap_causes, with_launches, without_causes
 from layerscope.analyze.trace_shares import swept_kernels
 from layerscope.analyze.trace_trust import Trust, trust_in
 from layerscope.trace import Trace
@@ -24,6 +25,9 @@ class SweptTrace:
 
     without_layers: Mapping[str, int] = field(default_factory=dict)
     """Why steps have no layers, and how many have none for that."""
+
+    cut: Mapping[StepKey, int] = field(default_factory=dict)
+    """Steps with layers of which only a part was recorded, and how many of these."""
 
     @property
     def devices(self) -> list[int | None]:
@@ -44,6 +48,7 @@ def sweep_trace(
     trace: Trace,
     placed: pl.DataFrame,
     without_layers: Mapping[str, int] | None = None,
+    cut: Mapping[StepKey, int] | None = None,
 ) -> SweptTrace:
     """Compute what `SweptTrace` holds.
 
@@ -51,6 +56,13 @@ def sweep_trace(
         trace: as read.
         placed: its kernels, `schema.PLACED_KERNELS`.
         without_layers: why steps have no layers, where that is known.
+        cut: steps with layers of which only a part was recorded, and how many.
     """
-    caused = gap_causes(with_launches(swept_kernels(placed), trace.calls))
-    return SweptTrace(trace, caused, trust_in(trace, caused), without_layers or {})
+    launched = with_launches(swept_kernels(placed), trace.calls)
+    caused = gap_causes(launched, trace.ranges)
+    cut = cut or {}
+    trust = trust_in(trace, caused, sum(cut.values()))
+    is_placed = trace.ranges["kind"].eq("graph").any()
+    if trust.why_no_idle and not is_placed:  # what is missing may be in any gap
+        caused = without_causes(caused)
+    return SweptTrace(trace, caused, trust, without_layers or {}, cut)

@@ -2,18 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import polars as pl
 
 from layerscope.analyze.intervals import sweep
-
-_NAMES: Final = (
-    r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all"
-    r"|cross_device_reduce|multimem|nvshmem|deep_ep"
-)
-STREAM: Final = ("process", "context", "stream")
+from layerscope.schema import TRACE_STREAM
+from layerscope.trace_names import COLLECTIVE
 
 
 def is_communication() -> pl.Expr:
@@ -24,7 +19,7 @@ def is_communication() -> pl.Expr:
     """
     is_kernel = pl.col("kind") == "kernel"
     return pl.col("collective").is_not_null() | (
-        is_kernel & pl.col("name").str.contains(_NAMES)
+        is_kernel & pl.col("name").str.contains(COLLECTIVE)
     )
 
 
@@ -43,9 +38,12 @@ def with_exposed(swept: pl.DataFrame) -> pl.DataFrame:
     talks = swept.filter(is_communication(), pl.col("exclusive_ns") > 0)
     works = swept.filter(~is_communication(), pl.col("kind") == "kernel")
     rows = [pl.DataFrame(schema={"node": pl.Int64, "exposed_ns": pl.Int64})]
-    for own in talks.partition_by(*STREAM):
+    for own in talks.partition_by(*TRACE_STREAM):
         elsewhere = works.join(
-            own.select(STREAM).head(1), on=STREAM, how="anti", nulls_equal=True
+            own.select(TRACE_STREAM).head(1),
+            on=TRACE_STREAM,
+            how="anti",
+            nulls_equal=True,
         )
         # A kernel's exclusive time is its last: the frontier only moves on.
         begun = pl.col("end_ns") - pl.col("exclusive_ns")
@@ -104,13 +102,13 @@ def communication(swept: pl.DataFrame) -> Communication:
         swept: from `trace_shares.swept_kernels`, of one device.
     """
     kernels = swept.filter(pl.col("kind") == "kernel").select(
-        *STREAM, "start_ns", "end_ns", "node", is_talk=is_communication()
+        *TRACE_STREAM, "start_ns", "end_ns", "node", is_talk=is_communication()
     )
     talks = kernels.filter(pl.col("is_talk"))
     hidden = [pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})]
     hidden += _hidden(kernels, talks)
     summed = int((kernels["end_ns"] - kernels["start_ns"]).sum())
-    by_stream = _union_ns(kernels, *STREAM)
+    by_stream = _union_ns(kernels, *TRACE_STREAM)
     return Communication(
         kernels=talks.height,
         busy_ns=_union_ns(talks),
@@ -123,9 +121,9 @@ def communication(swept: pl.DataFrame) -> Communication:
 def _hidden(kernels: pl.DataFrame, talks: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """For each stream that communicates, when it and computation elsewhere both run."""
     works = kernels.filter(~pl.col("is_talk"))
-    for own in talks.partition_by(*STREAM):
-        stream = own.select(STREAM).head(1)
-        others = works.join(stream, on=STREAM, how="anti", nulls_equal=True)
+    for own in talks.partition_by(*TRACE_STREAM):
+        stream = own.select(TRACE_STREAM).head(1)
+        others = works.join(stream, on=TRACE_STREAM, how="anti", nulls_equal=True)
         if others.height:
             yield _both(own, others)
 

@@ -5,15 +5,15 @@ from typing import Final
 
 import polars as pl
 
-LAUNCH_KEYS: Final = ("process", "correlation")
-"""What names a call of the runtime."""
-
-GRAPH_LAUNCH: Final = r"(?i)GraphLaunch"
-"""What the names of calls have in common that launch whole graphs."""
+from layerscope.schema import LAUNCH_KEYS
+from layerscope.trace_names import GRAPH_LAUNCH
 
 _FROM_HOST: Final = "hip"
 """HIP may hand the nodes of a graph over one by one while its launch goes on, so that
 any of them can be late; CUDA hands over all of them at once."""
+
+
+_NO_NUMBER: Final = -1  # in place of the device where a file numbers none
 
 
 class GapCause(StrEnum):
@@ -27,6 +27,9 @@ class GapCause(StrEnum):
 
     UNKNOWN = "unknown"
     """Its launch is not in the trace, or the clocks of host and device differ."""
+
+    REPLAY = "unknown: inside a graph replay"
+    """For a part of it at least, a graph ran whose kernels the trace lacks."""
 
 
 def with_launches(swept: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -63,7 +66,9 @@ def with_launches(swept: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def gap_causes(launched: pl.DataFrame) -> pl.DataFrame:
+def gap_causes(
+    launched: pl.DataFrame, ranges: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Say of every gap why there was one.
 
     A kernel can begin no earlier than its launch. Where the launch ended only after all
@@ -72,6 +77,7 @@ def gap_causes(launched: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         launched: from `with_launches`.
+        ranges: `schema.TRACE_RANGES`, some of which may be replays without kernels.
 
     Returns:
         `launched` in its order, with cause (null where there is no gap) and Int64
@@ -87,6 +93,8 @@ def gap_causes(launched: pl.DataFrame) -> pl.DataFrame:
     cause = (
         pl.when(gap == 0)
         .then(None)
+        .when(_has_replay(launched, ranges))
+        .then(pl.lit(GapCause.REPLAY.value))
         .when(is_doubtful)
         .then(pl.lit(GapCause.UNKNOWN.value))
         .when(is_late)
@@ -100,6 +108,45 @@ def gap_causes(launched: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def without_causes(caused: pl.DataFrame) -> pl.DataFrame:
+    """`caused` where any gap may be one of kernels that were not recorded.
+
+    Args:
+        caused: from `gap_causes`.
+    """
+    is_told = pl.col("cause").is_null() | (pl.col("cause") == GapCause.REPLAY.value)
+    return caused.with_columns(
+        cause=pl.when(is_told).then("cause").otherwise(pl.lit(GapCause.UNKNOWN.value)),
+        late_ns=pl.lit(0, pl.Int64),
+    )
+
+
+def _has_replay(launched: pl.DataFrame, ranges: pl.DataFrame | None) -> pl.Series:
+    """Whether a replay without kernels ran in the gap before each kernel."""
+    if ranges is None:
+        return pl.repeat(value=False, n=launched.height, dtype=pl.Boolean(), eager=True)
+    device = pl.col("device").fill_null(_NO_NUMBER)
+    replays = (
+        ranges.filter(pl.col("kind") == "graph")
+        .select(device, begun="start_ns", ended="end_ns")
+        .sort("begun")
+        .with_columns(pl.col("ended").cum_max().over("device"))
+    )
+    gaps = launched.select(
+        device, "start_ns", before=pl.col("start_ns") - pl.col("gap_ns")
+    )
+    last = gaps.join_asof(
+        replays,
+        left_on="start_ns",
+        right_on="begun",
+        by="device",
+        allow_exact_matches=False,
+        check_sortedness=False,  # it cannot be checked by device
+    )
+    is_in = pl.col("ended") > pl.col("before")
+    return last.select(is_in.fill_null(value=False)).to_series()
+
+
 def gaps_by_owner(caused: pl.DataFrame) -> pl.DataFrame:
     """The gaps that kernels of one name end, for one cause, largest sum first.
 
@@ -107,13 +154,13 @@ def gaps_by_owner(caused: pl.DataFrame) -> pl.DataFrame:
         caused: from `gap_causes`, of one device.
 
     Returns:
-        Columns region, name, cause, call, and Int64 gaps, gap_ns (sum), median_ns
+        Columns region, name, cause, and Int64 gaps, gap_ns (sum), median_ns
         (Float64), largest_ns and late_ns (sum).
     """
     gap = pl.col("gap_ns")
     return (
         caused.filter(gap > 0)
-        .group_by("region", "name", "cause", "call", maintain_order=True)
+        .group_by("region", "name", "cause", maintain_order=True)
         .agg(
             gaps=pl.len().cast(pl.Int64),
             gap_ns=gap.sum(),

@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from layerscope.analyze.kernel_marks import is_free
 from layerscope.analyze.kernel_rules import Rules
 from layerscope.schema import TEXT, UNASSIGNED
 
@@ -92,18 +93,21 @@ def _kind_role() -> pl.Expr:
     return pl.col("kind").replace_strict(_KIND_ROLES, default=None, return_dtype=TEXT)
 
 
-def fill_between(placed: pl.DataFrame) -> pl.DataFrame:
+def fill_between(placed: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Give the rest the region of a range, or of those around them, or "unassigned".
 
     A range counts here that also holds kernels of other regions: range_region and
     range_rule, where `trace_ranges.assign_by_ranges` gave them. Then kernels between
     two of one region are of that region too. Between means: on one stream, in one
     layer. Outside of layers at most three kernels in a row are filled, as the same
-    region may come again in a later layer.
+    region may come again in a later layer. Copies to and from the host and other
+    kernels whose rule is `apart` say nothing of those between them, and collectives
+    other than all-reduces are not filled, see `kernel_marks.is_free`.
 
     Args:
-        placed: device, stream, step, layer, region and assigned_by; in the order of
-            `schema.PLACED_KERNELS`.
+        placed: `schema.TRACE_KERNELS`, and step, layer, region, role and assigned_by;
+            in the order of `schema.PLACED_KERNELS`.
+        rules: those that were used before; which of them are apart.
 
     Returns:
         `placed` with no null in region and assigned_by: "range NAME", "neighbours", or
@@ -117,11 +121,14 @@ def fill_between(placed: pl.DataFrame) -> pl.DataFrame:
         )
     line = ["device", "stream", "step", "layer"]
     region = pl.col("region")
-    before, after = region.forward_fill().over(line), region.backward_fill().over(line)
+    is_apart = pl.col("assigned_by").is_in(rules.apart).fill_null(value=False)
+    told = pl.when(~is_apart).then(region)
+    before, after = told.forward_fill().over(line), told.backward_fill().over(line)
     counted = placed.with_columns(_run=region.is_null().rle_id().over(line))
     is_short = pl.len().over(*line, "_run") <= FEW
     is_local = pl.col("layer").is_not_null() | is_short
-    is_filled = (region.is_null() & (before == after) & is_local).fill_null(value=False)
+    is_asked = region.is_null() & ~is_free()
+    is_filled = (is_asked & (before == after) & is_local).fill_null(value=False)
     by = pl.when(is_filled).then(pl.lit(NEIGHBOURS)).otherwise("assigned_by")
     return counted.with_columns(
         region=pl.when(is_filled).then(before).otherwise(region).fill_null(UNASSIGNED),

@@ -2,7 +2,8 @@
 
 Kernels of known region cut what runs on a device into stretches: one lies between an
 attention's last known kernel and the first of the feed-forward, for example. Sequence
-rules say which part of such a stretch belongs where. No stretch spans two steps.
+rules say which part of such a stretch belongs where. No stretch spans two steps or two
+streams: what runs beside a layer is none of it because of when it ran.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,16 @@ from typing import Final
 import polars as pl
 
 from layerscope.analyze.kernel_cuts import with_cuts
-from layerscope.analyze.kernel_rules import Join, Rules, SequenceRule
+from layerscope.analyze.kernel_marks import marked, with_joins
+from layerscope.analyze.kernel_rules import Rules, SequenceRule
 from layerscope.regions import Region
-from layerscope.schema import INT, TEXT
+from layerscope.schema import TEXT
 
 START: Final = "start"
 END: Final = "end"
+LAYER_END: Final = "layer_end"
+"""What comes after a layer, where no kernel behind it told what its end is."""
+
 LONGEST: Final = 100
 """Kernels of a stretch: in a longer one is more than the next part of a layer."""
 
@@ -31,93 +36,31 @@ def assign_by_sequences(kernels: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """What the kernels before and after tell of kernels of unknown region.
 
     Args:
-        kernels: device, role, region and assigned_by, and step where steps are known;
-            sorted by device, start and end. Outside of steps the first and the last
-            kernel of a device are no start and end of anything.
+        kernels: device, stream, collective, role, region and assigned_by, and step and
+            layer where they are known; sorted by device, start and end. Outside of
+            steps, and on other streams than the one with most of a step's kernels, the
+            first and the last kernel are no start and end of anything.
         rules: joins and sequences; of the sequences that apply, the first counts.
+            Collectives other than all-reduces are told by those alone that say so.
 
     Returns:
         `kernels`, with region, assigned_by ("sequence NAME") and sometimes a closer
         role where a sequence told them. ``mlp`` becomes ``moe`` where a kernel known to
         be of ``moe`` is part of the same feed-forward.
     """
-    whole = _marked(kernels, rules)
-    for join in rules.join:
-        whole = _joined(whole, join)
+    whole = with_joins(marked(kernels, rules), rules.join)
     is_unknown = pl.col("region").is_null()
-    if whole["_plain"].any():
+    for level in ("_vague", "_plain"):
         # Ranges say the region of a product or norm, not which one it is. They are left
         # out first, so that what they hold is told as it is where there are no ranges.
-        is_told = pl.col("_told") & ~pl.col("_plain")
-        stretches = _stretches(whole, is_told, is_unknown | pl.col("_plain"))
-        whole = _updated(whole, _found(stretches, rules.sequence))
+        if whole[level].any():
+            is_told = pl.col("_told") & ~pl.col(level)
+            stretches = _stretches(whole, is_told, is_unknown | pl.col(level))
+            whole = _updated(whole, _found(stretches, rules.sequence))
     stretches = _stretches(whole, pl.col("_told"), is_unknown)
     whole = _updated(whole, _found(stretches, rules.sequence))
+    whole = _updated(whole, _found(_layer_ends(whole), rules.sequence))
     return _updated(whole, _with_experts(whole)).select(kernels.columns)
-
-
-def _marked(kernels: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """`kernels`, with what is asked of each again and again.
-
-    _row and _step; _line, on which order tells; _apart, where a kernel says nothing of
-    others; _told, where it does; _plain, where only a range told its region; and part
-    and place, which `_joined` changes.
-    """
-    step = pl.col("step") if "step" in kernels.columns else pl.lit(None, INT)
-    by, is_known = pl.col("assigned_by"), pl.col("region").is_not_null()
-    apart = [f"rule {rule.name}" for rule in rules.rule if rule.apart]
-    renamed = list({role for rule in rules.sequence for role in rule.rename})
-    is_plain = by.str.starts_with("range ") & pl.col("role").is_in(renamed)
-    is_apart = by.is_in(apart).fill_null(value=False)
-    return (
-        kernels.with_row_index("_row")
-        .with_columns(pl.col("_row").cast(INT), _step=step)
-        .with_columns(
-            _line=pl.col("_row").first().over("device", "_step"),
-            _apart=is_apart,
-            _told=is_known & ~is_apart,
-            _plain=is_plain.fill_null(value=False),
-            part=pl.col("role"),
-            place=pl.col("_row"),
-        )
-    )
-
-
-def _joined(kernels: pl.DataFrame, join: Join) -> pl.DataFrame:
-    """Give kernels the place and part of the one beside them whose part they are."""
-    is_back = join.to == "previous"
-    row = pl.col("_row")
-    marked = kernels.with_columns(
-        _main=(pl.col("part") == join.of).fill_null(value=False),
-        _joins=pl.col("role").is_in(list(join.roles)).fill_null(value=False),
-    )
-
-    def nearest(values: pl.Expr, where: pl.Expr) -> pl.Expr:
-        told = pl.when(where).then(values)
-        filled = told.forward_fill() if is_back else told.backward_fill()
-        return filled.over("_line")
-
-    marked = marked.with_columns(
-        _near=nearest(row, pl.col("_main")),
-        _stop=nearest(row, ~pl.col("_main") & ~pl.col("_joins")),
-    )
-    stop, near = pl.col("_stop"), pl.col("_near")
-    is_whole = stop.is_null() | ((stop < near) if is_back else (stop > near))
-    is_within = (row - near).abs() <= join.times
-    marked = marked.with_columns(_member=(is_within & is_whole).fill_null(value=False))
-    follows = pl.col("_member").shift(1 if is_back else -1).over("_line")
-    marked = marked.with_columns(
-        _begins=pl.col("_main") & ~(pl.col("_joins") & follows.fill_null(value=False))
-    )
-    marked = marked.with_columns(_at=nearest(pl.col("place"), pl.col("_begins")))
-    name = pl.lit(join.as_ or join.of)
-    role = name if join.as_ else pl.col("role")
-    is_member = pl.col("_member")
-    return marked.with_columns(
-        place=pl.when(is_member).then("_at").otherwise("place"),
-        part=pl.when(is_member).then(name).otherwise("part"),
-        role=pl.when(is_member).then(role).otherwise("role"),
-    ).drop("_main", "_joins", "_near", "_stop", "_member", "_begins", "_at")
 
 
 def _stretches(
@@ -126,10 +69,15 @@ def _stretches(
     """The kernels asked for, and what is known before and after them.
 
     Adds stretch (Int64), and of the nearest kernel before and after that tells, as
-    ``_last`` and ``_next`` with a suffix, region and role. In a step without such a
-    kernel the region is "start" or "end".
+    ``_last`` and ``_next`` with a suffix, region, role and layer. In a step without
+    such a kernel the region is "start" or "end".
     """
-    known = {"region": pl.col("region"), "role": pl.col("part"), "row": pl.col("_row")}
+    known = {
+        "region": pl.col("region"),
+        "role": pl.col("part"),
+        "row": pl.col("_row"),
+        "layer": pl.col("_layer"),
+    }
     columns = []
     for name, values in known.items():
         told = pl.when(is_told).then(values)
@@ -137,7 +85,7 @@ def _stretches(
             told.forward_fill().over("_line").alias(f"{_LAST}_{name}"),
             told.backward_fill().over("_line").alias(f"{_NEXT}_{name}"),
         ]
-    is_step = pl.col("_step").is_not_null()
+    is_step = pl.col("_step").is_not_null() & pl.col("_leads")
     ends = [
         pl.when(pl.col(f"{side}_row").is_null() & is_step)
         .then(pl.lit(end))
@@ -149,13 +97,27 @@ def _stretches(
         kernels.with_columns(columns)
         .filter(is_asked)
         .with_columns(*ends, stretch=pl.coalesce(f"{_LAST}_row", -1 - pl.col("_line")))
-        .filter(pl.len().over("stretch") <= LONGEST)
+    )
+
+
+def _layer_ends(kernels: pl.DataFrame) -> pl.DataFrame:
+    """What is unknown behind the last known kernel of each layer."""
+    is_asked = pl.col("region").is_null() & pl.col("_layer").is_not_null()
+    stretches = _stretches(kernels, pl.col("_told"), is_asked)
+    layer = pl.col("_layer")
+    is_end = (layer == pl.col(f"{_LAST}_layer")) & layer.ne_missing(
+        pl.col(f"{_NEXT}_layer")
+    )
+    return stretches.filter(is_end).with_columns(
+        pl.lit(LAYER_END).alias(f"{_NEXT}_region"),
+        pl.lit(None, TEXT).alias(f"{_NEXT}_role"),
     )
 
 
 def _found(stretches: pl.DataFrame, rules: Sequence[SequenceRule]) -> pl.DataFrame:
     """What the first sequence that applies says of each kernel: one row a kernel."""
-    cut = with_cuts(stretches, [cut for rule in rules for cut in rule.cuts()])
+    short = stretches.filter(pl.len().over("stretch") <= LONGEST)
+    cut = with_cuts(short, [cut for rule in rules for cut in rule.cuts()])
     found = [
         pl.when(_applies(rule)).then(pl.lit(number))
         for number, rule in enumerate(rules)
@@ -202,6 +164,8 @@ def _found(stretches: pl.DataFrame, rules: Sequence[SequenceRule]) -> pl.DataFra
 def _applies(rule: SequenceRule) -> pl.Expr:
     place = pl.col("place")
     tests = [_is_one_of(_LAST, rule.after), _is_one_of(_NEXT, rule.before)]
+    if not rule.collectives:
+        tests.append(~pl.col("_free"))
     if rule.from_:
         tests.append(place >= pl.col(rule.from_))
     if rule.past:

@@ -229,7 +229,8 @@ def step_parts(shares: pl.DataFrame) -> pl.DataFrame:
     """A step of every kind by region, within layers and outside them; means, add up.
 
     Args:
-        shares: from `region_shares`.
+        shares: from `region_shares`. Without any step, the whole device is taken as
+            one, of no kind.
 
     Returns:
         One row a (device, step_kind, whether in a layer, region), those in layers first
@@ -238,6 +239,8 @@ def step_parts(shares: pl.DataFrame) -> pl.DataFrame:
         hidden_ns a step.
     """
     within = shares.filter(pl.col("step").is_not_null())
+    if within.is_empty():
+        within = shares.with_columns(step=pl.lit(0, pl.Int64))
     kinds = ["device", "step_kind"]
     steps = within.group_by(kinds).agg(
         pl.col("step").n_unique().cast(pl.Int64).alias("steps")

@@ -10,7 +10,8 @@ Steps are looked for on each device, in this order:
    in the same way, as it may hold several forward passes.
 4. The whole device is one step.
 
-The first is taken that has at least half of the kernels.
+The first is taken that has at least half of the kernels. The last two stay only where
+`layer_finder` finds layers in them: without any, nothing tells steps.
 """
 
 from enum import StrEnum
@@ -24,8 +25,9 @@ from layerscope.analyze.kernel_line import Ints, KernelArrays, kernel_arrays, ro
 from layerscope.analyze.stacks import find_stacks
 from layerscope.analyze.step_kinds import kinds_by_kernels
 from layerscope.analyze.step_names import FORWARD
-from layerscope.analyze.step_ranges import LAUNCH_KEYS, steps_by_ranges
-from layerscope.schema import INT, TEXT
+from layerscope.analyze.step_ranges import steps_by_ranges
+from layerscope.schema import INT, LAUNCH_KEYS, TEXT
+from layerscope.trace_names import GRAPH_LAUNCH
 
 
 class StepBy(StrEnum):
@@ -37,9 +39,6 @@ class StepBy(StrEnum):
     DEVICE = "nothing"
     """All of the device is one step; it may be several."""
 
-
-GRAPH_LAUNCH: Final = r"(?i)GraphLaunch"
-"""In the names of calls that launch graphs."""
 
 _ENOUGH: Final = 0.5
 _FEWEST_NODES: Final = 8  # a replay of fewer holds no layers

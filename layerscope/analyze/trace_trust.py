@@ -11,9 +11,9 @@ from layerscope.analyze.graph_replays import (
     missing_nodes,
     short_replays,
 )
-from layerscope.analyze.trace_gaps import LAUNCH_KEYS, GapCause
-from layerscope.schema import UNASSIGNED
-from layerscope.trace import NOTE_KINDS, Trace, TraceLog, TraceNote
+from layerscope.analyze.trace_gaps import GapCause
+from layerscope.schema import LAUNCH_KEYS, UNASSIGNED
+from layerscope.trace import NOTE_KINDS, NoteAbout, Trace, TraceLog, TraceNote
 
 FEW: Final = 0.1
 """Share of graph launches, or of kernels, that the ends of a trace may cut off. Where
@@ -29,14 +29,10 @@ FEWEST_PAIRS: Final = 20
 
 HIDES_GAPS: Final = "durations hold the gaps between kernels"
 
-_NO_LAUNCH: Final = "whose launch is not in"
-"""What they and `trust_in` say of kernels without a call; it is said once."""
-
-_LACKS: Final = "the file lacks"
-"""What readers say of kernels that were not recorded."""
-
-_REWRITTEN: Final = "overlap"
-"""What they say of kernels whose times a tool has changed so that none do."""
+_CUT: Final = (
+    "layers cut by an end of the trace, or of a step: they count as kernels outside of "
+    "layers"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +51,11 @@ class Trust:
     why_few_gaps: str = ""
     """Why there may be more idle time than it seems; empty where there is not."""
 
+    @property
+    def why_no_gaps(self) -> str:
+        """Why gaps cannot be told from kernels; empty where they can."""
+        return self.why_no_idle or self.why_few_gaps
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -67,29 +68,35 @@ class Coverage:
     """Of a known region."""
 
 
-def trust_in(trace: Trace, caused: pl.DataFrame) -> Trust:
+def trust_in(trace: Trace, caused: pl.DataFrame, cut_layers: int = 0) -> Trust:
     """What the trace says of itself, and what its figures say against it.
 
     Args:
         trace: as read.
         caused: from `trace_gaps.gap_causes`, of all devices.
+        cut_layers: how many were found of which only a part was recorded.
     """
     log = TraceLog()
-    told = [each.what for each in trace.notes if each.kind == "untrusted"]
-    missing = next((what for what in told if _LACKS in what), "")
+    missing = _told(trace.notes, "kernels missing")
     missing = missing or _under_recorded(caused, trace.calls, log)
     _launches(caused, trace, log)
     _records(caused, log)
     _gaps(caused, log)
     _ends(caused, log)
+    log.add("doubted", _CUT, cut_layers)
     stretched = _stretched(caused, log)
     notes = (*trace.notes, *log.notes())
     return Trust(
         notes=tuple(sorted(notes, key=lambda note: NOTE_KINDS.index(note.kind))),
         why_no_idle=missing,
-        why_no_overlap=next((what for what in told if _REWRITTEN in what), ""),
+        why_no_overlap=_told(trace.notes, "overlaps rewritten"),
         why_few_gaps=stretched,
     )
+
+
+def _told(notes: tuple[TraceNote, ...], about: NoteAbout) -> str:
+    """What the reader says of that; empty where it says nothing."""
+    return next((each.what for each in notes if each.about == about), "")
 
 
 def coverage(launched: pl.DataFrame) -> Coverage:
@@ -121,7 +128,12 @@ def _under_recorded(launched: pl.DataFrame, calls: pl.DataFrame, log: TraceLog) 
     reasons = []
     for what, count, of in found:
         is_grave = count > FEW * of
-        log.add("untrusted" if is_grave else "doubted", what, count)
+        log.add(
+            "untrusted" if is_grave else "doubted",
+            what,
+            count,
+            about="kernels missing" if is_grave else "",
+        )
         if is_grave:
             reasons.append(what)
     return " and ".join(reasons)
@@ -136,10 +148,10 @@ def _launches(launched: pl.DataFrame, trace: Trace, log: TraceLog) -> None:
         "kernels that begin before their launch: clocks of host and device differ",
         early.height,
     )
-    is_told = any(_NO_LAUNCH in note.what for note in trace.notes)
-    if trace.calls.height and not is_told:
+    if trace.calls.height and not _told(trace.notes, "launches missing"):
         lacking = kernels.filter(pl.col("call").is_null()).height
-        log.add("doubted", f"kernels {_NO_LAUNCH} the trace", lacking)
+        what = "kernels whose launch is not in the trace"
+        log.add("doubted", what, lacking, about="launches missing")
     shared = kernels.filter(~pl.col("is_replay"), pl.col("call").is_not_null()).filter(
         pl.len().over(LAUNCH_KEYS) > 1
     )

@@ -20,6 +20,9 @@ CLEARLY: Final = 1.25
 """How far the largest part of the waiting must exceed the next to be named alone."""
 
 
+_UNKNOWN: Final = (GapCause.UNKNOWN.value, GapCause.REPLAY.value)
+
+
 class Part(StrEnum):
     """What the time of a step goes to."""
 
@@ -46,7 +49,8 @@ class StepVerdict:
     """Why it is unknown, or what a clear one lacks; may be empty."""
 
     parts: dict[Part, int]
-    """ns of all these steps, largest first; they add up to the time of the steps."""
+    """ns of all these steps, largest first; they add up to the time of the steps. None
+    where kernels are missing: nobody knows what the rest of the time went to."""
 
     @property
     def whole_ns(self) -> int:
@@ -86,7 +90,11 @@ def _verdict(
     parts = _parts(own)
     verdict, reason = _judged(parts, trust)
     return StepVerdict(
-        step_kind=kind, steps=steps, verdict=verdict, reason=reason, parts=parts
+        step_kind=kind,
+        steps=steps,
+        verdict=verdict,
+        reason=reason,
+        parts={} if trust.why_no_idle else parts,
     )
 
 
@@ -98,7 +106,7 @@ def _parts(own: pl.DataFrame) -> dict[Part, int]:
         exposed.sum().alias(Part.COMMUNICATION.value),
         gap.filter(cause == GapCause.LAUNCH.value).sum().alias(Part.LAUNCH.value),
         gap.filter(cause == GapCause.DEVICE.value).sum().alias(Part.DEVICE.value),
-        gap.filter(cause == GapCause.UNKNOWN.value).sum().alias(Part.UNKNOWN.value),
+        gap.filter(cause.is_in(_UNKNOWN)).sum().alias(Part.UNKNOWN.value),
         gap.filter(cause == Part.BETWEEN.value).sum().alias(Part.BETWEEN.value),
     ).row(0, named=True)
     parts = {part: int(sums[part.value]) for part in Part}

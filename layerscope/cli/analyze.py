@@ -101,7 +101,7 @@ def _read(paths: list[Path], *, use_cache: bool) -> "Reading":
     from layerscope.ingest.read import ReadOptions, read_traces
     from layerscope.render.progress import progress_on
 
-    with progress_on(sys.stderr, "reading") as progress:
+    with progress_on(sys.stderr) as progress:
         options = ReadOptions(cache=use_cache, progress=progress)
         return read_traces(paths, options=options)
 
@@ -115,7 +115,9 @@ def _swept(reading: "Reading", rules: Path | None) -> "list[SweptTrace]":
     swept = []
     for trace in reading.traces:
         placed = place_trace(trace, known)
-        swept.append(sweep_trace(trace, placed.kernels, placed.without_layers))
+        swept.append(
+            sweep_trace(trace, placed.kernels, placed.without_layers, placed.cut)
+        )
     return swept
 
 

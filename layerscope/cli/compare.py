@@ -79,7 +79,7 @@ def _loaded(path: Path, rules: Path | None) -> "Run":
     from layerscope.ingest.traced_runs import read_as_run
     from layerscope.render.progress import progress_on
 
-    with progress_on(sys.stderr, f"reading {path}") as progress:
+    with progress_on(sys.stderr) as progress:
         return read_as_run(path, ReadOptions(progress=progress), rules)
 
 

@@ -130,7 +130,7 @@ def _code() -> str:
     """What tells this version of the readers from any other."""
     digest = hashlib.blake2b(__version__.encode(), digest_size=20)
     package = Path(str(files("layerscope")))
-    modules = [package / "schema.py", package / "trace.py"]
+    modules = [package / f"{name}.py" for name in ("schema", "trace", "trace_names")]
     for module in [*modules, *sorted((package / "ingest").rglob("*.py"))]:
         digest.update(module.read_bytes())
     return digest.hexdigest()

@@ -9,7 +9,9 @@ from typing import Final
 
 import polars as pl
 
+from layerscope.schema import LAUNCH_KEYS, TRACE_STREAM
 from layerscope.trace import TraceLog
+from layerscope.trace_names import COLLECTIVE
 
 LONGEST_NS: Final = 86_400 * 10**9
 """A day. Longer work is a damaged number, and a few of them would overflow sums."""
@@ -26,18 +28,13 @@ OVERRUN_NS: Final = 1_000_000
 SURELY_ABSURD_RATIO: Final = 1_000
 SURELY_ABSURD_NS: Final = 1_000_000_000
 """Both are exceeded where there is less evidence: if nothing follows on the stream, or
-if it is a kernel that waits for other ranks, which may stand on a stream that is not
-its own where it was a branch of a graph."""
+if it was launched with others, as kernels of a graph are: tools put its branches on one
+stream, where a long one reaches into what runs beside it."""
 
-_LINE: Final = ("process", "device", "context", "stream")
 _START, _DURATION = pl.col("start_ns"), pl.col("duration_ns")
-_COLLECTIVE: Final = (
-    r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
-)
-_WAITS: Final = pl.col("name").str.contains(_COLLECTIVE) | (
+_WAITS: Final = pl.col("name").str.contains(COLLECTIVE) | (
     pl.col("collective").is_not_null()
 )
-_IS_DOUBTFUL: Final = pl.col("_next").is_null() | _WAITS
 _HAS_TIME: Final = pl.all_horizontal(_START.is_not_null(), _DURATION.is_not_null())
 
 
@@ -50,9 +47,9 @@ def clean_kernels(kernels: pl.DataFrame, log: TraceLog) -> pl.DataFrame:
     issue 669, 1.6 s), is cut: one that is over `ABSURD_RATIO` times the lower median of
     its name, or of its stream where its name occurs once, and reaches `OVERRUN_NS` into
     what follows on its stream, becomes that median or ends where the next one starts,
-    whichever is shorter. Kernels that wait for other ranks, and the last of a stream,
-    have to exceed `SURELY_ABSURD_RATIO` and `SURELY_ABSURD_NS`; one that waits and is
-    the last is left as it is.
+    whichever is shorter. Kernels that were launched with others, and the last of a
+    stream, have to exceed `SURELY_ABSURD_RATIO` and `SURELY_ABSURD_NS`. Kernels that
+    may wait for other ranks are left as they are, and counted where they exceed both.
 
     Args:
         kernels: columns of `schema.TRACE_KERNELS`, rows in the order of the file, times
@@ -152,22 +149,32 @@ def _cut(kernels: pl.DataFrame, log: TraceLog) -> pl.DataFrame:
     if not kernels.select((_DURATION > OVERRUN_NS).any()).item():
         return kernels
     order = (
-        kernels.select(*_LINE, "start_ns", "duration_ns", "name", "collective")
+        kernels.select(
+            *TRACE_STREAM,
+            *("start_ns", "duration_ns", "name", "collective", "correlation", "graph"),
+        )
         .with_row_index("_row")
-        .sort(*_LINE, "start_ns", "duration_ns")
+        .sort(*TRACE_STREAM, "start_ns", "duration_ns")
     )
-    is_last = pl.struct(_LINE) != pl.struct(_LINE).shift(-1)
+    is_last = pl.struct(TRACE_STREAM) != pl.struct(TRACE_STREAM).shift(-1)
     placed = order.with_columns(
         _next=pl.when(~is_last.fill_null(value=True)).then(_START.shift(-1))
     )
     overrun = _START + _DURATION - pl.col("_next")
     suspects = placed.filter(
-        pl.when(pl.col("_next").is_null()).then(~_WAITS).otherwise(overrun > OVERRUN_NS)
-        & (~_IS_DOUBTFUL | (_DURATION > SURELY_ABSURD_NS))
+        pl.when(pl.col("_next").is_null())
+        .then(~_WAITS & (_DURATION > SURELY_ABSURD_NS))
+        .otherwise(overrun > OVERRUN_NS)
     )
     if suspects.is_empty():
         return kernels
-    cut = _cuts(suspects, kernels)
+    absurd = _absurd(suspects, kernels)
+    cut = absurd.filter(~pl.col("_waits")).drop("_waits")
+    log.add(
+        "doubted",
+        "collectives of absurd duration, left as they are: they may have waited",
+        absurd.height - cut.height,
+    )
     log.add(
         "doubted",
         "kernels of absurd duration, cut to what is usual or fits",
@@ -181,19 +188,32 @@ def _cut(kernels: pl.DataFrame, log: TraceLog) -> pl.DataFrame:
     )
 
 
-def _cuts(suspects: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Columns ``_row`` and ``_cut_ns`` of those suspects that are absurd."""
+def _absurd(suspects: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Columns ``_row``, ``_cut_ns``, ``_waits`` of those suspects that are absurd."""
     lower_median = _DURATION.quantile(0.5, "lower").cast(pl.Int64)
     by_name = kernels.group_by("name").agg(_usual=lower_median, _times=pl.len())
-    by_line = kernels.group_by(*_LINE).agg(_usual_of_line=lower_median)
+    by_line = kernels.group_by(*TRACE_STREAM).agg(_usual_of_line=lower_median)
+    by_launch = kernels.group_by(*LAUNCH_KEYS).agg(_together=pl.len())
     usual = pl.when(pl.col("_times") > 1).then("_usual")
     limit = pl.col("_next") - _START
-    ratio = pl.when(_IS_DOUBTFUL).then(SURELY_ABSURD_RATIO).otherwise(ABSURD_RATIO)
+    is_of_graph = pl.col("graph").is_not_null() | (
+        pl.col("correlation").is_not_null() & (pl.col("_together") > 1)
+    )
+    is_doubtful = pl.col("_next").is_null() | _WAITS | is_of_graph
+    ratio = pl.when(is_doubtful).then(SURELY_ABSURD_RATIO).otherwise(ABSURD_RATIO)
     return (
         suspects.join(by_name, on="name", how="left")
-        .join(by_line, on=_LINE, how="left", nulls_equal=True)
+        .join(by_line, on=TRACE_STREAM, how="left", nulls_equal=True)
+        .join(by_launch, on=LAUNCH_KEYS, how="left", nulls_equal=True)
         .with_columns(_usual=usual)
         .with_columns(_beside=pl.coalesce("_usual", "_usual_of_line"))
-        .filter(ratio * pl.col("_beside") < _DURATION)
-        .select("_row", _cut_ns=pl.min_horizontal("_usual", limit, _DURATION))
+        .filter(
+            ratio * pl.col("_beside") < _DURATION,
+            ~is_doubtful | (_DURATION > SURELY_ABSURD_NS),
+        )
+        .select(
+            "_row",
+            _cut_ns=pl.min_horizontal("_usual", limit, _DURATION),
+            _waits=_WAITS,
+        )
     )

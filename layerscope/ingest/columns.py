@@ -100,5 +100,9 @@ class Names:
         known = self._known().str.replace(DESCRIPTOR, "")
         return known.gather(numbers.cast(pl.UInt32)).alias(numbers.name)
 
+    def matching(self, pattern: str) -> list[int]:
+        """The numbers of the names in which the regular expression `pattern` is."""
+        return self._known().str.contains(pattern).arg_true().to_list()
+
     def _known(self) -> pl.Series:
         return pl.Series(list(self._numbers), dtype=pl.String)

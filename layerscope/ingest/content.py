@@ -5,6 +5,7 @@ is cut or damaged gives what could be unpacked, and the log says that it ended e
 """
 
 import lzma
+import stat
 import struct
 import tempfile
 import zipfile
@@ -106,6 +107,7 @@ def contents_of(path: Path) -> list[Content]:
     Raises:
         InputError: it cannot be read, or holds nothing.
     """
+    _refuse_streams(path)
     with _reported(str(path)):
         with path.open("rb") as file:
             start = file.read(4)
@@ -120,6 +122,18 @@ def contents_of(path: Path) -> list[Content]:
             msg = f"{path} holds {len(members)} files; unpack it, and give the traces"
             raise InputError(msg)
         return [Content(path, member, _head(path, member)) for member in members]
+
+
+def _refuse_streams(path: Path) -> None:
+    """Pipes and devices: their bytes come once, if at all, and are read twice."""
+    with _reported(str(path)):
+        kind = path.stat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # a folder says so on opening
+        msg = (
+            f"{path} is a pipe or a device, and no file; give a file, which may be "
+            "packed by gzip, zip or zstd"
+        )
+        raise InputError(msg)
 
 
 def _members(path: Path) -> list[str]:
@@ -174,4 +188,4 @@ def _unpacked(path: Path, member: str, log: TraceLog, progress: Progress) -> _Pi
                         at = file.tell()
                         yield piece
 
-            yield from unpacked(pieces(), log)
+            yield from unpacked(pieces(), log, is_within=bool(member))

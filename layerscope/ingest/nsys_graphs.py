@@ -69,12 +69,13 @@ def graph_ranges(database: Database, log: TraceLog) -> pl.DataFrame:
         "replays of CUDA graphs whose kernels the file lacks: each is one row; record "
         "with nsys profile --cuda-graph-trace=node",
         replays.height,
+        about="kernels missing",
     )
     # Both are 0 where CUPTI could not tell them.
     timed = replays.filter((pl.col("start") != 0) | (pl.col("end") != 0))
     number = pl.col("graphId").cast(pl.String)
     return timed.select(
-        kind=pl.lit("annotation"),
+        kind=pl.lit("graph"),
         name=pl.coalesce(pl.format("CUDA graph {}", number), pl.lit("CUDA graph")),
         process=process_of("globalPid"),
         thread=pl.lit(None, pl.Int64),

@@ -48,6 +48,7 @@ def read(content: Content, log: TraceLog, progress: Progress) -> Trace:
             "untrusted",
             "overlaps of kernels on a queue: rocprofv3 takes them away when it writes "
             "a pftrace, by moving both kernels; its csv, json and rocpd keep the times",
+            about="overlaps rewritten",
         )
     if events.is_of_layerscope:
         log.add(

@@ -241,10 +241,9 @@ def _parsed(found: _Found, progress: Progress) -> Trace:
     trace = _READERS[found.format](content, TraceLog(), progress)
     if trace.kernels.is_empty():
         why = trace.notes[0].what if trace.notes else "there are no kernels in it"
-        msg = (
-            f"{content.name} ({found.format}) cannot be analysed: {why}; record the "
-            "activity of the GPU, and give that"
-        )
+        if "; record" not in why:  # a note may say itself what to do
+            why += "; record the activity of the GPU, and give that"
+        msg = f"{content.name} ({found.format}) cannot be analysed: {why}"
         raise InputError(msg)
     return trace
 

@@ -154,6 +154,7 @@ def _note_missing(
         "untrusted",
         "kernels of HIP graphs that the file lacks, as its graph launches tell",
         int(lacking["kernel_dispatch_count"].sum()),
+        about="kernels missing",
     )
 
 

@@ -53,7 +53,7 @@ def run_of(
         InputError: no kernel is in the traces.
     """
     found = [
-        step_rows(each.kernels, switches)
+        step_rows(each.kernels, switches, each.trust.why_no_gaps, each.cut)
         for each, switches in zip(traces, _switches(traces), strict=True)
         if each.kernels.height
     ]
@@ -199,6 +199,8 @@ def _warnings(traces: Sequence[SweptTrace], found: Sequence[StepRows]) -> Iterat
     for each in traces:
         where = "" if len(traces) == 1 else f", in {each.trace.label}"
         yield from (f"{note_text(note)}{where}" for note in each.trust.notes)
+        if each.kernels.height and each.kernels["step"].is_null().all():
+            yield f"no steps were found{where}: the whole device is taken as one"
     outside = sum(rows.outside for rows in found)
     if outside:
         told = format_ns(sum(rows.outside_ns for rows in found))

@@ -1,12 +1,14 @@
 """The kernels of steps found in a trace, as rows of a run."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
+from msgspec.structs import replace
 
 from layerscope.experiment import CAPTURED
-from layerscope.schema import KERNELS, conform
+from layerscope.schema import KERNELS, TRACE_STREAM, conform
 from layerscope.study import Arm
 from layerscope.trace_spec import STEP, TraceSteps
 
@@ -14,7 +16,6 @@ KINDS: Final = ("decode", "prefill", "mixed", "unknown")
 """Kinds of steps, in the order of arms."""
 
 _KNOWN: Final = ("decode", "prefill", "mixed")
-_STREAM: Final = ("process", "context", "stream")
 _REPLAY: Final = ("arm", "replay")
 
 
@@ -39,12 +40,19 @@ class StepRows:
     """Streams that have a new number, as those of several contexts had the same."""
 
 
-def step_rows(placed: pl.DataFrame, switches: dict[str, str]) -> StepRows:
+def step_rows(
+    placed: pl.DataFrame,
+    switches: dict[str, str],
+    why_no_gaps: str = "",
+    cut: Collection[tuple[int | None, int]] = (),
+) -> StepRows:
     """The steps of one trace, arm by arm.
 
     Args:
         placed: `schema.PLACED_KERNELS`; if none has a step, all are taken as one.
         switches: what the arms are told apart by from those of other traces.
+        why_no_gaps: see `trace_trust.Trust`.
+        cut: device and step of each that has a layer in part only.
     """
     whole = placed["step"].null_count() == placed.height
     stepped = (
@@ -59,9 +67,11 @@ def step_rows(placed: pl.DataFrame, switches: dict[str, str]) -> StepRows:
     named, arms = _with_arms(inside, switches)
     streamed, renumbered = _with_streams(named)
     outside = placed.filter(pl.col("step").is_null()) if not whole else placed.clear()
+    rank = switches.get("rank")
+    steps = (_steps(streamed, arm, rank, cut) for arm in arms)
     return StepRows(
         kernels=_rows(streamed),
-        steps=tuple(_steps(streamed, arm, rank=switches.get("rank")) for arm in arms),
+        steps=tuple(replace(each, why_no_gaps=why_no_gaps) for each in steps),
         outside=outside.height,
         outside_ns=int(outside["duration_ns"].sum()),
         renumbered=renumbered,
@@ -90,15 +100,16 @@ def _with_arms(
 
 def _with_streams(kernels: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Streams of several contexts under numbers of their own, where some are equal."""
-    whose = kernels.select("device", *_STREAM).unique()
+    whose = kernels.select(TRACE_STREAM).unique()
     shared = whose.filter(pl.len().over("device", "stream") > 1)
     if shared.is_empty():
         return kernels, 0
-    numbered = whose.sort("device", *_STREAM).with_columns(
+    numbered = whose.sort(TRACE_STREAM).with_columns(
         number=pl.int_range(pl.len(), dtype=pl.Int64).over("device")
     )
-    key = ["device", *_STREAM]
-    joined = kernels.join(numbered, on=key, nulls_equal=True, maintain_order="left")
+    joined = kernels.join(
+        numbered, on=TRACE_STREAM, nulls_equal=True, maintain_order="left"
+    )
     return joined.with_columns(stream="number"), whose.height
 
 
@@ -129,8 +140,15 @@ def _rows(kernels: pl.DataFrame) -> pl.DataFrame:
     return conform(rows.select(*KERNELS), KERNELS, what="kernels of the trace")
 
 
-def _steps(kernels: pl.DataFrame, arm: str, rank: str | None) -> TraceSteps:
+def _steps(
+    kernels: pl.DataFrame,
+    arm: str,
+    rank: str | None,
+    cut: Collection[tuple[int | None, int]],
+) -> TraceSteps:
     own = kernels.filter(pl.col("arm") == arm)
+    device, steps = own["device"][0], own["step"].unique().sort().to_list()
+    cut_steps = [step for step in steps if (device, step) in cut]
     layers = own.select("step", "layer", "variant").unique()
     named = layers.drop_nulls("layer").with_columns(pl.col("variant").fill_null("A"))
     variants = named.group_by("step", "variant").len()
@@ -139,8 +157,10 @@ def _steps(kernels: pl.DataFrame, arm: str, rank: str | None) -> TraceSteps:
         .group_by("step", maintain_order=True)
         .agg(pl.struct("variant", "len").alias("variants"), layers=pl.col("len").sum())
     )
+    is_whole = ~pl.col("step").is_in(cut_steps)
     usual = (
-        listed.group_by("variants", "layers")
+        listed.filter(is_whole | ~is_whole.any())
+        .group_by("variants", "layers")
         .agg(pl.len(), pl.col("step").min())
         .sort("len", "step", descending=[True, False])
     )
@@ -149,9 +169,22 @@ def _steps(kernels: pl.DataFrame, arm: str, rank: str | None) -> TraceSteps:
     return TraceSteps(
         arm=arm,
         kind=own["step_kind"][0],
-        device=own["device"][0],
+        device=device,
         rank=None if rank is None else int(rank),
-        steps=own["step"].n_unique(),
+        steps=len(steps),
         layers=of_all,
         variants={each["variant"]: each["len"] for each in of_variants},
+        layer_variants=_layer_variants(named),
+        cut_steps=cut_steps,
     )
+
+
+def _layer_variants(named: pl.DataFrame) -> dict[str, list[int]]:
+    """The steps by the variants of their layers; none where all are of one."""
+    if named["variant"].n_unique() <= 1:
+        return {}
+    listed = named.sort("step", "layer").group_by("step", maintain_order=True)
+    place = pl.format("{}:{}", "layer", "variant")
+    found = listed.agg(place.str.join(" ").alias("variant"))
+    by_list = found.group_by("variant", maintain_order=True).agg("step")
+    return dict(by_list.iter_rows())

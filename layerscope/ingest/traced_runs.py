@@ -28,7 +28,9 @@ def read_as_run(
     swept = []
     for trace in reading.traces:
         placed = place_trace(trace, known)
-        swept.append(sweep_trace(trace, placed.kernels, placed.without_layers))
+        swept.append(
+            sweep_trace(trace, placed.kernels, placed.without_layers, placed.cut)
+        )
     run = run_of(swept, path)
     run.header.warnings.extend(
         f"{skipped.name} {skipped.reason}" for skipped in reading.skipped

@@ -43,17 +43,19 @@ def packing(start: bytes) -> str:
 
 
 def unpacked(
-    pieces: Iterator[bytes], log: TraceLog, layers: int = 2
+    pieces: Iterator[bytes], log: TraceLog, layers: int = 2, *, is_within: bool = False
 ) -> Iterator[bytes]:
     """The bytes in `pieces`, whatever they are packed in, and those packed in that.
 
     Of a zip archive that is the first file: where there is a table of files, `zipfile`
-    reads it, and this is for archives that were cut before it.
+    reads it, and this is for archives that were cut before it. One within another
+    archive is left packed: nobody could tell whether it was cut.
 
     Args:
         pieces: of any size.
         log: is told where something ends early.
         layers: how many there may be; a zip of gzip files is usual, more are not.
+        is_within: whether `pieces` are of a file within an archive.
     """
     first = b""
     for piece in pieces:
@@ -61,8 +63,11 @@ def unpacked(
         if len(first) >= _MAGIC_BYTES:
             break
     rest = chain([first], pieces)
-    unpack = _UNPACKERS.get(packing(first)) if layers else None
-    return unpacked(unpack(rest, log), log, layers - 1) if unpack else rest
+    packed = packing(first)
+    unpack = _UNPACKERS.get(packed) if layers else None
+    if unpack is None or (is_within and packed == "zip"):
+        return rest
+    return unpacked(unpack(rest, log), log, layers - 1, is_within=True)
 
 
 def in_chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:

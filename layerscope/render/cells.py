@@ -45,13 +45,13 @@ class Part:
 
 def table_scale(table: Table) -> TimeScale:
     """The unit that all times of `table` are told in."""
-    return time_scale(_times(table))
+    return time_scale(_times(table) if table.scale_ns is None else [table.scale_ns])
 
 
 def table_title(table: Table) -> str:
     """Its title, and the unit of its times where it has some."""
-    times = list(_times(table))
-    return f"{table.title}, in {time_scale(times).unit}" if times else table.title
+    has_times = any(True for _ in _times(table))
+    return f"{table.title}, in {table_scale(table).unit}" if has_times else table.title
 
 
 def shown_columns(table: Table) -> list[int]:

@@ -1,9 +1,9 @@
-"""Progress with an estimate on a terminal or in a notebook, and one line elsewhere."""
+"""Progress with an estimate on a terminal or in a notebook, else a line at most."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from html import escape
 from typing import Any, Final, TextIO
 
@@ -95,12 +95,16 @@ class _Opened:
 
 
 @contextmanager
-def progress_on(stream: TextIO, opening: str) -> Iterator[Progress]:
+def progress_on(stream: TextIO, opening: str = "") -> Iterator[Progress]:
     """A `Progress` for the block: a bar if `stream` is a terminal, silent if not.
 
-    The line `opening` is written to either as the first phase begins: work that is
-    refused before that is not announced.
+    The line `opening`, if there is one, is written to either as the first phase begins:
+    work that is refused before that is not announced.
     """
+    if not opening:
+        with _bar_on(stream) if stream.isatty() else nullcontext() as bar:
+            yield RichProgress(bar) if bar is not None else SilentProgress()
+        return
     if not stream.isatty():
         yield _Opened(SilentProgress(), lambda: _write_line(stream, opening))
         return

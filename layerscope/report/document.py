@@ -80,6 +80,10 @@ class Table:
     has_total: bool = False
     """Whether the last row adds up the others."""
 
+    scale_ns: float | None = None
+    """The time that fixes the unit, for tables that are read side by side; None for
+    the largest of the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -9,16 +9,16 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.variants import pass_variants
 from layerscope.experiment import CAPTURED
-from layerscope.passes import GRAPH_PASS_KEYS, used_passes
+from layerscope.passes import GRAPH_PASS_KEYS
 from layerscope.report.document import Cell, Column, Fact, Kind, Report, Table
 from layerscope.report.measures import Measures
+from layerscope.report.table_sets import counting_copies, in_one_unit
 from layerscope.report.tables import region_table_of
 from layerscope.report.work import title, work_facts
 from layerscope.run import Run
 from layerscope.run_header import RunHeader
-from layerscope.schema import UNASSIGNED
+from layerscope.schema import INT, TEXT, UNASSIGNED
 from layerscope.trace_spec import UNTRUSTED, TraceSpec
 from layerscope.units import (
     format_bytes,
@@ -41,7 +41,7 @@ _ARMS: Final = (
     Column("hidden_mean_ns", "hidden", Kind.TIME),
 )
 _VARIANTS: Final = (
-    Column("variant", "kernels", Kind.TEXT),
+    Column("variant", "variant", Kind.TEXT),
     Column("passes", "layers", Kind.COUNT),
     Column("first", "first in", Kind.COUNT),
     *_ARMS[4:],
@@ -84,7 +84,9 @@ def observed_report(run: Run, measured: Measures) -> Report:
             *_headlines(measured, passes),
         ),
         facts=tuple(_facts(run)),
-        tables=tuple(_tables(run, measured, passes)),
+        tables=tuple(
+            counting_copies(_tables(run, measured, passes), run.kernels["kind"])
+        ),
         notes=_NOTES,
         warnings=tuple(_warnings(run, passes)),
     )
@@ -180,10 +182,16 @@ def _tables(run: Run, measured: Measures, passes: pl.DataFrame) -> Iterator[Tabl
         columns=_ARMS,
         rows=tuple(_arm_row(spec, arm, passes) for arm in measured.arms),
     )
-    for arm in measured.arms:
-        if arm in measured.profiled_ns:
-            yield region_table_of(measured, arm, f"regions of {arm}, a layer, observed")
-            yield from _variants(run, arm, passes)
+    layers = (
+        table
+        for arm in measured.arms
+        if arm in measured.profiled_ns
+        for table in (
+            region_table_of(measured, arm, f"regions of {arm}, a layer, observed"),
+            *_variants(spec, arm, passes),
+        )
+    )
+    yield from in_one_unit(layers)
 
 
 def _arm_row(spec: TraceSpec, arm: str, passes: pl.DataFrame) -> tuple[Cell, ...]:
@@ -193,25 +201,28 @@ def _arm_row(spec: TraceSpec, arm: str, passes: pl.DataFrame) -> tuple[Cell, ...
     return (arm, steps.steps, steps.layers, own.height, *map(found.get, _FIGURES))
 
 
-def _variants(run: Run, arm: str, passes: pl.DataFrame) -> Iterator[Table]:
-    """The layers of `arm` by their kernels; none where all have the same."""
-    own = used_passes(
-        run.kernels.filter(pl.col("arm") == arm, pl.col("experiment") == CAPTURED)
+def _variants(spec: TraceSpec, arm: str, passes: pl.DataFrame) -> Iterator[Table]:
+    """The layers of `arm` by variant; none where those in shares are of one."""
+    found = [
+        {"replay": step, "pass_index": int(layer), "variant": variant}
+        for listed, steps in spec.steps_of(arm).layer_variants.items()
+        for step in steps
+        for layer, _, variant in (each.partition(":") for each in listed.split())
+    ]
+    variants = pl.DataFrame(
+        found, schema={"replay": INT, "pass_index": INT, "variant": TEXT}
     )
-    variants = pass_variants(own)
-    count = variants["variant"].n_unique()
-    if count <= 1:
+    own = passes.filter(pl.col("arm") == arm)
+    joined = own.join(variants, on=["replay", "pass_index"]).sort("variant")
+    if joined["variant"].n_unique() <= 1:
         return
-    joined = passes.filter(pl.col("arm") == arm).join(variants, on=GRAPH_PASS_KEYS)
     rows: list[tuple[Cell, ...]] = []
-    for number in range(count):
-        found = joined.filter(pl.col("variant") == number)
-        figures = _figures(found)
-        first = found["pass_index"].min()
+    for (variant,), layers in joined.group_by("variant", maintain_order=True):
+        figures = _figures(layers)
+        first = layers["pass_index"].min()
         assert isinstance(first, int)  # noqa: S101 (a variant has passes)
-        name = f"variant {number + 1}"
-        rows.append((name, found.height, first, *map(figures.get, _FIGURES)))
-    yield Table(f"layers of {arm} by their kernels, observed", _VARIANTS, tuple(rows))
+        rows.append((str(variant), layers.height, first, *map(figures.get, _FIGURES)))
+    yield Table(f"layers of {arm} by variant, observed", _VARIANTS, tuple(rows))
 
 
 def _warnings(run: Run, passes: pl.DataFrame) -> Iterator[str]:

@@ -6,13 +6,14 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.analyze.causes import Ledger
-from layerscope.analyze.facing import Passes, observed_passes
+from layerscope.analyze.causes import Cause, Ledger
+from layerscope.analyze.facing import SIDES, Passes, passes_of
 from layerscope.analyze.observed import Observed, observe
 from layerscope.passes import GRAPH_PASS_KEYS, REPLAY_KEYS
+from layerscope.report.distinct_names import distinct_names
 from layerscope.report.document import Cell, Column, Fact, Kind, Report, Table
-from layerscope.report.kernel_names import short_kernel_name
 from layerscope.report.ledger import ledger_notes, region_ledger
+from layerscope.report.table_sets import counting_copies
 from layerscope.report.work import noun
 from layerscope.run import Run
 from layerscope.units import (
@@ -49,6 +50,14 @@ _ROLES: Final = (
     Column("exclusive_change_ns", "change", Kind.CHANGE),
     Column("gap_change_ns", "change of gaps", Kind.CHANGE),
 )
+_MIXED_ROLES: Final = (
+    *_ROLES[:5],
+    Column("base_mixed_ns", "with gaps before", Kind.TIME),
+    Column("other_mixed_ns", "with gaps", Kind.TIME),
+    Column("mixed_change_ns", "change", Kind.CHANGE),
+)
+"""The same where gaps cannot be told from kernels."""
+
 _MOST_ROLES: Final = 20
 _SMALL: Final = 0.001
 """Part of the base below which a cause is not in a headline."""
@@ -75,7 +84,7 @@ class Side:
 
     def passes(self) -> Passes:
         """Those that are compared."""
-        return observed_passes(self.run.kernels, self.arm, self.name)
+        return passes_of(self.run, self.arm, self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +114,15 @@ def pair_report(title: str, pairs: tuple[Pair, ...], facts: tuple[Fact, ...]) ->
         title=title,
         headlines=tuple(headline(pair) for pair in pairs),
         facts=facts,
-        tables=tuple(table for pair in pairs for table in _tables(pair)),
+        tables=tuple(
+            table
+            for pair in pairs
+            for table in counting_copies(
+                _tables(pair),
+                pair.found.base.rows["kind"],
+                pair.found.other.rows["kind"],
+            )
+        ),
         notes=(*NOTES, *notes),
     )
 
@@ -206,21 +223,31 @@ def _step_ns(side: Side) -> float | None:
 def _role_table(pair: Pair) -> Table:
     """The roles, or names, that changed most, and what all others add up to."""
     roles, ledger = pair.found.roles, pair.found.ledger
+    mixed = (
+        (pl.col(f"{side}_gap_ns") + pl.col(f"{side}_exclusive_ns")).alias(
+            f"{side}_mixed_ns"
+        )
+        for side in SIDES
+    )
     change = {
         f"{name}_change_ns": pl.col(f"other_{name}_ns").fill_null(0.0)
         - pl.col(f"base_{name}_ns").fill_null(0.0)
-        for name in ("exclusive", "gap")
+        for name in ("exclusive", "gap", "mixed")
     }
-    told = roles.with_columns(**change)
-    keys = [column.key for column in _ROLES[3:]]
+    told = roles.with_columns(mixed).with_columns(**change)
+    is_mixed = any(line.cause is Cause.MIXED for line in ledger.lines)
+    columns = _MIXED_ROLES if is_mixed else _ROLES
+    keys = [column.key for column in columns[3:]]
+    shown = told.head(_MOST_ROLES)
+    names = distinct_names(shown.filter(~pl.col("is_role"))["kernel"])
     rows: list[tuple[Cell, ...]] = [
         (
             row["region"],
             row["kernel"] if row["is_role"] else None,
-            None if row["is_role"] else short_kernel_name(row["kernel"]),
+            None if row["is_role"] else names[row["kernel"]],
             *(row[key] for key in keys),
         )
-        for row in told.head(_MOST_ROLES).iter_rows(named=True)
+        for row in shown.iter_rows(named=True)
     ]
     rest = told.slice(_MOST_ROLES)
     if rest.height:
@@ -229,7 +256,7 @@ def _role_table(pair: Pair) -> Table:
     totals = told.select(pl.col(keys).sum()).row(0)
     return Table(
         title=f"kernels of {ledger.other} by role, observed, against {ledger.base}",
-        columns=_ROLES,
+        columns=columns,
         rows=(*rows, ("total", None, None, *totals)),
         has_total=True,
     )

@@ -18,12 +18,14 @@ _RANKS: Final = (
     Column("duration_ns", "in collectives", Kind.TIME),
     Column("wait_ns", "waits", Kind.TIME),
     Column("transfer_ns", "transfers", Kind.TIME),
+    Column("unknown_ns", "unknown", Kind.TIME),
 )
 _KINDS: Final = (
     Column("collective", "collective", Kind.TEXT),
     Column("group", "group", Kind.TEXT),
     Column("ranks", "ranks", Kind.COUNT),
     Column("count", "times", Kind.COUNT),
+    Column("split", "known", Kind.COUNT),
     Column("skew_ns", "arrival skew", Kind.TIME),
     Column("skew_median_ns", "median", Kind.TIME),
     Column("transfer_ns", "transfer", Kind.TIME),
@@ -41,25 +43,43 @@ _WORST: Final = (
     Column("late_rank", "last rank", Kind.TEXT),
 )
 _MOST_WORST: Final = 10
-_ADDED: Final = ("collectives", "late", "duration_ns", "wait_ns", "transfer_ns")
+_ADDED: Final = (
+    *("collectives", "late", "duration_ns"),
+    *("wait_ns", "transfer_ns", "unknown_ns"),
+)
 
 
-def alignment_report(found: RankAlignment) -> Report:
-    """All of this module, as a part of the report on several traces."""
+def alignment_report(found: RankAlignment, job_ranks: int | None = None) -> Report:
+    """All of this module, as a part of the report on several traces.
+
+    Args:
+        found: of the ranks that were given.
+        job_ranks: how many the job has, where that is known.
+    """
+    given = found.ranks.height + len(found.unaligned)
+    absent = max(0, (job_ranks or 0) - given)
     return Report(
         title="ranks on one clock, observed",
-        facts=tuple(rank_facts(found)),
+        facts=tuple(rank_facts(found, absent)),
         tables=tuple(rank_tables(found)),
         notes=tuple(rank_notes(found)),
-        warnings=tuple(rank_warnings(found)),
+        warnings=(*_absence(found, given, absent), *rank_warnings(found)),
     )
 
 
-def rank_facts(found: RankAlignment) -> Iterator[Fact]:
-    """How many ranks are on one clock, how well, and what they wait in all."""
+def rank_facts(found: RankAlignment, absent: int = 0) -> Iterator[Fact]:
+    """How many ranks are on one clock, how well, and what they wait in all.
+
+    Args:
+        found: of the ranks that were given.
+        absent: how many ranks of the job were not.
+    """
     ranks, collectives = found.ranks, found.collectives
     if collectives.is_empty():
-        yield Fact("ranks", "no collective is in all ranks of its group: not aligned")
+        yield Fact(
+            "ranks",
+            "no collective that synchronises is in all ranks of its group: not aligned",
+        )
         return
     told = (
         f"{format_count(ranks.height)} on the clock of rank {ranks['rank'][0]}, by the "
@@ -67,20 +87,35 @@ def rank_facts(found: RankAlignment) -> Iterator[Fact]:
         f"alignment up to {format_ns(found.error_ns)}"
     )
     yield Fact("ranks", told)
-    sums = ranks.select(pl.col("duration_ns", "wait_ns", "transfer_ns").sum())
-    duration_ns, wait_ns, transfer_ns = sums.row(0)
-    waits = format_percent(wait_ns / duration_ns if duration_ns else 0.0)
-    yield Fact(
-        "collectives",
-        f"{format_ns(duration_ns)} over all ranks: {format_ns(wait_ns)} ({waits}) wait "
-        f"for the last rank, {format_ns(transfer_ns)} transfer",
-    )
+    yield Fact("collectives", _split_words(ranks, absent))
     latest = ranks.sort("late", "rank", descending=[True, False]).row(0, named=True)
-    yield Fact(
-        "last to come",
-        f"rank {latest['rank']} in {format_count(latest['late'])} of "
-        f"{format_count(latest['collectives'])}",
+    if latest["split"]:
+        yield Fact(
+            "last to come",
+            f"rank {latest['rank']} in {format_count(latest['late'])} of "
+            f"{format_count(latest['split'])}",
+        )
+
+
+def _split_words(ranks: pl.DataFrame, absent: int) -> str:
+    """What of the time in collectives is waiting, as far as that is known."""
+    sums = ranks.select(pl.sum("split", *_ADDED)).row(0, named=True)
+    told = f"{format_ns(sums['duration_ns'])} over all ranks"
+    if not sums["split"]:
+        return f"{told}; what of it is waiting, and what transfer, is unknown"
+    waits = format_percent(_share(sums["wait_ns"], sums["duration_ns"]))
+    last = "the last of these ranks" if absent else "the last rank"
+    transfer = "transfer or wait for absent ranks" if absent else "transfer"
+    told = (
+        f"{told}: {format_ns(sums['wait_ns'])} ({waits}) wait for {last}, "
+        f"{format_ns(sums['transfer_ns'])} {transfer}"
     )
+    unknown_ns = sums["unknown_ns"]
+    return f"{told}, {format_ns(unknown_ns)} unknown" if unknown_ns else told
+
+
+def _share(part_ns: int, whole_ns: int) -> float:
+    return part_ns / whole_ns if whole_ns else 0.0
 
 
 def rank_tables(found: RankAlignment) -> Iterator[Table]:
@@ -92,7 +127,8 @@ def rank_tables(found: RankAlignment) -> Iterator[Table]:
         return
     yield _rank_table(found.ranks)
     yield _kind_table(found.collectives)
-    yield _worst_table(found.collectives)
+    if found.collectives["skew_ns"].count():
+        yield _worst_table(found.collectives)
 
 
 def rank_notes(found: RankAlignment) -> Iterator[str]:
@@ -107,9 +143,27 @@ def rank_notes(found: RankAlignment) -> Iterator[str]:
     yield "clock: what is added to a rank's times; traces begin when they like"
 
 
+def _absence(found: RankAlignment, given: int, absent: int) -> Iterator[str]:
+    if absent:
+        is_split = found.ranks["split"].sum() > 0
+        yield (
+            f"{format_count(given)} of {format_count(given + absent)} ranks given: "
+            + (
+                "waits for absent ranks are told as transfer"
+                if is_split
+                else "what these wait for is not all there"
+            )
+        )
+
+
 def rank_warnings(found: RankAlignment) -> Iterator[str]:
-    """What of the ranks could not be used."""
-    if found.unaligned:
+    """What of the ranks could not be used, and why."""
+    if found.sends:
+        yield (
+            f"{format_count(found.sends)} sends and receives are not used: no trace "
+            "tells whether they are of an all-to-all, which synchronises, or not"
+        )
+    if found.unaligned and not found.collectives.is_empty():
         names = ", ".join(map(str, found.unaligned))
         yield f"ranks that share no collective with the others, not aligned: {names}"
     if found.incomplete:
@@ -117,23 +171,32 @@ def rank_warnings(found: RankAlignment) -> Iterator[str]:
             f"{format_things(found.incomplete, 'collective')} that not all ranks of a "
             "group have are left out"
         )
-    early = found.collectives.filter(pl.col("transfer_ns") < 0).height
-    if early:
+    reasons = found.collectives["unsplit"].drop_nulls().value_counts().sort("unsplit")
+    for reason, count in reasons.iter_rows():
         yield (
-            f"{format_things(early, 'collective')} end before the last rank arrives: "
-            "the alignment is no better than that"
+            f"{format_things(count, 'collective')}: waiting and transfer are unknown, "
+            f"as {reason}"
         )
 
 
 def _rank_table(ranks: pl.DataFrame) -> Table:
     keys = [column.key for column in _RANKS[1:]]
+    totals = ranks.select(pl.sum("split", *_ADDED))
     rows: list[tuple[Cell, ...]] = [
-        (str(rank), *cells) for rank, *cells in ranks.select("rank", *keys).iter_rows()
+        (str(row.get("rank", "total")), *(row.get(key) for key in keys))
+        for part in (ranks, totals)
+        for row in _known(part, ranks).iter_rows(named=True)
     ]
-    totals = ranks.select(pl.col(_ADDED).sum()).row(0, named=True)
-    total = ("total", *(totals.get(key) for key in keys))
-    return Table(
-        "ranks in collectives, observed", _RANKS, (*rows, total), has_total=True
+    return Table("ranks in collectives, observed", _RANKS, tuple(rows), has_total=True)
+
+
+def _known(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """`rows` without what is of no collective; what is unknown nowhere is no column."""
+    has_split = pl.col("split") > 0
+    is_unknown = bool(ranks["unknown_ns"].sum())
+    return rows.with_columns(
+        pl.when(has_split).then(pl.col("late", "wait_ns", "transfer_ns")),
+        unknown_ns=pl.when(is_unknown).then("unknown_ns"),
     )
 
 
@@ -142,24 +205,31 @@ def _kind_table(collectives: pl.DataFrame) -> Table:
     kinds = (
         collectives.group_by("collective", "group", "ranks")
         .agg(
-            skew.sum(),
-            transfer.sum(),
+            pl.when(skew.count() > 0).then(skew.sum()),
+            pl.when(skew.count() > 0).then(transfer.sum()),
             count=pl.len(),
+            split=pl.when(collectives["skew_ns"].null_count() > 0).then(skew.count()),
             skew_median_ns=skew.median(),
             transfer_median_ns=transfer.median(),
             end_spread_ns=pl.col("end_spread_ns").median(),
         )
-        .sort("skew_ns", "collective", "group", descending=[True, False, False])
+        .sort(
+            *("skew_ns", "collective", "group"),
+            descending=[True, False, False],
+            nulls_last=True,
+        )
     )
     return Table(
-        "collectives: sum and median over all, observed",
+        "collectives: sum and median over all, observed"
+        if collectives["skew_ns"].null_count() == 0
+        else "collectives: sum and median over the known ones, observed",
         _KINDS,
         tuple(_rows(kinds, _KINDS)),
     )
 
 
 def _worst_table(collectives: pl.DataFrame) -> Table:
-    ordered = collectives.sort(
+    ordered = collectives.drop_nulls("skew_ns").sort(
         "skew_ns", "group", "number", descending=[True, False, False]
     )
     worst = ordered.head(_MOST_WORST).with_columns(pl.col("late_rank").cast(pl.String))

@@ -12,19 +12,29 @@ from layerscope.analyze.trace_shares import device_totals
 from layerscope.analyze.trace_verdict import Part, StepVerdict, verdicts
 from layerscope.errors import InputError
 from layerscope.report.document import Column, Fact, Kind, Report, Table
-from layerscope.report.trace_facts import trace_facts, trust_facts, verdict_facts
+from layerscope.report.table_sets import counting_copies
+from layerscope.report.trace_facts import (
+    missing_notes,
+    trace_facts,
+    trust_facts,
+    verdict_facts,
+)
 from layerscope.report.trace_layer import layer_kernels
 from layerscope.report.trace_tables import (
     OVERLAPS,
     UNPLACED,
     gap_table,
-    layer_tables,
     overlap_table,
     part_tables,
     step_table,
     unassigned_table,
-    variant_table,
     verdict_table,
+)
+from layerscope.report.trace_variants import (
+    MEDIAN,
+    layer_tables,
+    variant_notes,
+    variant_tables,
 )
 
 _DEVICES: Final = (
@@ -40,6 +50,10 @@ _SHARES: Final = (
     "a gap, in which nothing ran, counts for the kernel that ends it; hidden is what "
     "ran beside a kernel that began before; share = gap + sum − hidden"
 )
+_MEDIANS: Final = (
+    "medians do not add up, neither over regions nor to share = gap + sum − hidden; "
+    "mean shares add up"
+)
 _PDL: Final = (
     "no trace marks programmatic dependent launches (PDL): neighbours on one stream "
     "that overlap without one being inside the other are consistent with it"
@@ -50,6 +64,10 @@ _UNKNOWN: Final = (
 )
 _SLOWED: Final = (
     "a profiler slows the host down, so launches are late more often than without it"
+)
+_EITHER: Final = (
+    "overlap within a replay may be PDL, or branches of the graph that take turns, "
+    "where nothing tells them apart"
 )
 _RULES: Final = (
     "--rules FILE tells regions by names of kernels, before those known here"
@@ -84,10 +102,16 @@ def trace_report(swept: SweptTrace, view: TraceView) -> Report:
     found = verdicts(own, swept.trust)
     if view.layer is not None:
         tables = tuple(layer_kernels(own, view.layer))
-        notes: tuple[str, ...] = (_SHARES,)
+        notes: tuple[str, ...] = (_SHARES, *missing_notes([swept]))
     else:
         tables = tuple(_tables(swept, own, found))
-        notes = tuple(_notes(tables, found))
+        notes = (
+            _SHARES,
+            *missing_notes([swept]),
+            *_layer_notes(tables, own),
+            *_notes(tables, found),
+        )
+        tables = tuple(counting_copies(tables, own["kind"]))
     return Report(
         title=_title(swept, device),
         headlines=_headlines(swept, found),
@@ -151,7 +175,7 @@ def _tables(
     yield from verdict_table(found)
     yield from part_tables(own)
     yield from layer_tables(own)
-    yield from variant_table(own)
+    yield from variant_tables(own)
     yield from overlap_table(swept, own)
     yield from gap_table(own)
     yield from unassigned_table(own)
@@ -173,12 +197,19 @@ def _device_table(swept: SweptTrace, device: int | None) -> Iterator[Table]:
     )
 
 
+def _layer_notes(tables: tuple[Table, ...], own: pl.DataFrame) -> Iterator[str]:
+    if any(MEDIAN in table.title for table in tables):
+        yield _MEDIANS
+    yield from variant_notes(own)
+
+
 def _notes(tables: tuple[Table, ...], found: tuple[StepVerdict, ...]) -> Iterator[str]:
-    yield _SHARES
     overlaps = (table for table in tables if table.columns == OVERLAPS)
     kinds = {cell for table in overlaps for row in table.rows for cell in row}
     if OverlapKind.PROGRAMMATIC.value in kinds:
         yield _PDL
+    if OverlapKind.EITHER.value in kinds:
+        yield _EITHER
     if OverlapKind.UNKNOWN.value in kinds:
         yield _UNKNOWN
     if any(Part.LAUNCH in each.verdict for each in found):

@@ -22,11 +22,21 @@ from layerscope.units import (
 )
 
 _NO_DOUBT: Final = "nothing was found that speaks against this trace"
+WHOLE_DEVICE: Final = "no steps found: the whole device"
+"""What is told of where there are no steps."""
+
+_MISSING: Final = (
+    "kernels are missing: a gap is time in which none was recorded; whether the device "
+    "was idle nobody knows"
+)
 _TOLD: Final = 0.001
 """Share of the time below which a part is not named with a verdict."""
 
 _WAITS: Final = "waits"
 """How verdicts on steps that wait begin."""
+
+_MOST_VARIANTS: Final = 8
+"""Variants of layers whose number is told."""
 
 _VENDORS: Final = {"sm_": "SMs", "gfx": "CUs"}
 
@@ -47,6 +57,12 @@ def _note(note: TraceNote) -> str:
     return note.what if is_whole else f"{note.what} ({format_count(note.count)})"
 
 
+def missing_notes(traces: Sequence[SweptTrace]) -> Iterator[str]:
+    """What gaps are where one of the traces lacks kernels; nothing where none does."""
+    if any(each.trust.why_no_idle for each in traces):
+        yield _MISSING
+
+
 def verdict_facts(found: Sequence[StepVerdict]) -> Iterator[Fact]:
     """What the steps of each kind do most, and the evidence."""
     for each in found:
@@ -56,7 +72,7 @@ def verdict_facts(found: Sequence[StepVerdict]) -> Iterator[Fact]:
 def verdict_words(found: Sequence[StepVerdict]) -> str:
     """The same on one line."""
     told = [_judged(each) for each in found]
-    if len(told) == 1:
+    if len(told) == 1 and found[0].steps:
         return told[0]
     return "; ".join(
         f"{verdict_of(each)}: {words}" for each, words in zip(found, told, strict=True)
@@ -64,9 +80,9 @@ def verdict_words(found: Sequence[StepVerdict]) -> str:
 
 
 def verdict_of(verdict: StepVerdict) -> str:
-    """What a verdict is on: ``3 decode steps``, or the whole trace."""
+    """What a verdict is on: ``3 decode steps``, or the whole device."""
     if not verdict.steps:
-        return "whole trace"
+        return WHOLE_DEVICE
     return step_words(verdict.step_kind, verdict.steps)
 
 
@@ -107,7 +123,7 @@ def trace_facts(swept: SweptTrace, device: int | None) -> Iterator[Fact]:
     size = format_bytes(swept.trace.source.bytes)
     yield Fact("format", f"{format_words(swept.trace)}, {size}")
     yield Fact("device", _device(swept, device))
-    yield from _work(own)
+    yield from _work(own, is_whole=not swept.trust.why_no_idle)
     yield from _placed(own, swept.without_layers)
 
 
@@ -142,8 +158,8 @@ def _described(device: TraceDevice) -> Iterator[str]:
         yield format_bytes(device.memory_bytes)
 
 
-def _work(own: pl.DataFrame) -> Iterator[Fact]:
-    """What ran, for how long, and beside what."""
+def _work(own: pl.DataFrame, *, is_whole: bool) -> Iterator[Fact]:
+    """What ran, for how long, beside what; not `is_whole` where kernels are missing."""
     totals = device_totals(own).row(0, named=True)
     told = communication(own)
     copies = totals["copies"]
@@ -155,9 +171,10 @@ def _work(own: pl.DataFrame) -> Iterator[Fact]:
         f"{format_things(totals['streams'], 'stream')}",
     )
     share = totals["busy_ns"] / totals["span_ns"] if totals["span_ns"] else 0.0
+    what = "something" if is_whole else "what was recorded"
     yield Fact(
         "time",
-        f"{format_ns(totals['span_ns'])} from the first kernel to the last; something "
+        f"{format_ns(totals['span_ns'])} from the first kernel to the last; {what} "
         f"ran for {format_ns(totals['busy_ns'])} of it ({format_percent(share)}), "
         f"durations add up to {format_ns(totals['sum_ns'])}",
     )
@@ -184,12 +201,13 @@ def _placed(own: pl.DataFrame, reasons: Mapping[str, int]) -> Iterator[Fact]:
     )
     words = [step_words(kind, count) for kind, count in kinds.iter_rows()]
     took = f", in all {format_ns(int(steps['share_ns'].sum()))}" if words else ""
-    yield Fact("steps", f"{', '.join(words) or 'none found'}{took}")
+    none = "none found; what follows is of the whole device"
+    yield Fact("steps", f"{', '.join(words) or none}{took}")
     share = f"; {_percent(covered.layers)}" if covered.layers else ""
     yield Fact("layers", f"{_layers(own)}{share}")
     if reasons:
         lacking = (
-            f"in {format_things(count, 'step')}: {reason}"
+            f"in {format_things(count, 'step')}: {reason}" if count else reason
             for reason, count in reasons.items()
         )
         yield Fact("no layers", "; ".join(lacking))
@@ -213,6 +231,20 @@ def _layers(own: pl.DataFrame) -> str:
     layers = own.filter(pl.col("layer").is_not_null())
     if layers.is_empty():
         return "no repeated layer found"
+    told = {
+        kind if isinstance(kind, str) else None: _of_kind(rows)
+        for (kind,), rows in layers.group_by("step_kind", maintain_order=True)
+    }
+    if len(told) == 1:
+        return next(iter(told.values()))
+    return "; ".join(
+        f"{step_words(kind, 1).removeprefix('1 ')}: {words}"
+        for kind, words in told.items()
+    )
+
+
+def _of_kind(layers: pl.DataFrame) -> str:
+    """The same of the layers of steps of one kind."""
     counts = layers.group_by("step", maintain_order=True).agg(
         pl.col("layer").n_unique()
     )["layer"]
@@ -223,13 +255,17 @@ def _layers(own: pl.DataFrame) -> str:
         .unique()
         .group_by("variant")
         .agg(pl.len())
-        .sort("variant")
     )
     if variants.height == 1:
         return f"{number} a step, all alike"
-    steps = counts.len()
-    each = ", ".join(
-        f"{variant} {format_count(round(count / steps))}"
-        for variant, count in variants.iter_rows()
-    )
-    return f"{number} a step, of variants {each}"
+    told = variants.sort("len", "variant", descending=[True, False])
+    each = [f"{name} {format_count(count)}" for name, count in told.rows()]
+    rest = len(each) - _MOST_VARIANTS
+    if rest > 0:
+        count = int(told["len"].slice(_MOST_VARIANTS).sum())
+        each[_MOST_VARIANTS:] = [
+            f"{format_things(rest, 'other')} {format_count(count)}"
+        ]
+    steps = len(found)
+    over = f" in {format_count(steps)} steps" if steps > 1 else ""
+    return f"{number} a step, of variants{over} {', '.join(each)}"

@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from layerscope.errors import InputError
+from layerscope.report.distinct_names import distinct_names
 from layerscope.report.document import Column, Kind, Table
-from layerscope.report.kernel_names import short_kernel_name
 from layerscope.report.trace_facts import step_words
 
 _COLUMNS: Final = (
@@ -57,13 +57,14 @@ def layer_kernels(own: pl.DataFrame, layer: int) -> Iterator[Table]:
 
 
 def _rows(kernels: pl.DataFrame) -> Iterator[tuple[str | int | None, ...]]:
+    names = distinct_names(kernels["name"], _SHORT)
     for number, row in enumerate(kernels.iter_rows(named=True)):
         place = row["position"]
         yield (
             number if place is None else place,
             row["region"],
             row["role"],
-            short_kernel_name(row["name"], _SHORT),
+            names[row["name"]],
             row["gap_ns"],
             row["duration_ns"],
             row["hidden_ns"],

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from layerscope.analyze.rank_alignment import RankKernels, align_ranks
@@ -12,9 +13,11 @@ from layerscope.analyze.trace_shares import device_totals, step_shares
 from layerscope.analyze.trace_verdict import verdicts
 from layerscope.report.document import Cell, Column, Fact, Kind, Report, Table
 from layerscope.report.ranks import alignment_report
+from layerscope.report.table_sets import counting_copies
 from layerscope.report.trace import TraceView, seen
 from layerscope.report.trace_facts import (
     format_words,
+    missing_notes,
     step_words,
     trust_facts,
     verdict_words,
@@ -41,6 +44,9 @@ _STEPS: Final = (
     Column("before_ns", "gap before", Kind.TIME),
 )
 _ONE: Final = "give one trace alone to see its layers, overlaps and gaps"
+_UNRELATED: Final = (
+    "these traces do not say that they are different ranks of one job: not aligned"
+)
 _OWN_TIME: Final = (
     "communication holds the wait for the slowest rank; hidden of it is what "
     "computation on other streams covers"
@@ -48,7 +54,7 @@ _OWN_TIME: Final = (
 
 
 def ranks_report(traces: Sequence[SweptTrace], view: TraceView) -> Report:
-    """What is told of several traces, which are ranks of one job or stand for them.
+    """What is told of several traces; of different ranks of one job, on one clock.
 
     Args:
         traces: in the order of rows.
@@ -59,12 +65,6 @@ def ranks_report(traces: Sequence[SweptTrace], view: TraceView) -> Report:
     """
     names = rank_names(traces)
     kernels = [seen(each, view)[1] for each in traces]
-    aligned = align_ranks(
-        [
-            RankKernels(number, own)
-            for number, own in zip(_numbers(traces), kernels, strict=True)
-        ]
-    )
     return Report(
         title=f"{format_things(len(traces), 'trace')}: {names[0]} to {names[-1]}",
         headlines=(
@@ -75,28 +75,43 @@ def ranks_report(traces: Sequence[SweptTrace], view: TraceView) -> Report:
             ),
         ),
         facts=tuple(_facts(traces)),
-        tables=(_rank_table(names, kernels), *_step_table(names, kernels)),
-        notes=(_OWN_TIME, _ONE),
-        parts=(alignment_report(aligned),),
+        tables=(
+            _rank_table(names, kernels),
+            *counting_copies(
+                _step_table(names, kernels), *(own["kind"] for own in kernels)
+            ),
+        ),
+        notes=(
+            *(_OWN_TIME, *missing_notes(traces), _ONE),
+            *(() if _ranks(traces) else (_UNRELATED,)),
+        ),
+        parts=tuple(_aligned(traces, kernels)),
     )
 
 
-def _numbers(traces: Sequence[SweptTrace]) -> list[int]:
-    """The ranks, where every trace tells its own; else their places."""
+def _aligned(
+    traces: Sequence[SweptTrace], kernels: Sequence[pl.DataFrame]
+) -> Iterator[Report]:
+    """Ranks of one job on one clock; other traces have nothing in common."""
+    if ranks := _ranks(traces):
+        own = zip(ranks, kernels, strict=True)
+        aligned = align_ranks([RankKernels(*each) for each in own])
+        yield alignment_report(aligned, traces[0].trace.ranks)
+
+
+def _ranks(traces: Sequence[SweptTrace]) -> list[int]:
+    """The ranks, where all traces say that they are different ones of one job."""
     ranks = [each.trace.rank for each in traces if each.trace.rank is not None]
-    is_told = len(ranks) == len(traces) == len(set(ranks))
-    return ranks if is_told else list(range(len(traces)))
+    sizes = {each.trace.ranks for each in traces}
+    is_told = len(ranks) == len(traces) == len(set(ranks)) and len(sizes) == 1
+    return ranks if is_told else []
 
 
 def rank_names(traces: Sequence[SweptTrace]) -> list[str]:
     """What rows call the traces: their ranks, or else their places and files."""
-    numbers = _numbers(traces)
-    if numbers == [each.trace.rank for each in traces]:
-        return [f"rank {number}" for number in numbers]
-    return [
-        f"{number}: {each.trace.label}"
-        for number, each in zip(numbers, traces, strict=True)
-    ]
+    if ranks := _ranks(traces):
+        return [f"rank {rank}" for rank in ranks]
+    return [f"{place}: {each.trace.label}" for place, each in enumerate(traces)]
 
 
 def _together(traces: Sequence[SweptTrace]) -> list[TraceNote]:
@@ -104,11 +119,11 @@ def _together(traces: Sequence[SweptTrace]) -> list[TraceNote]:
     counts: dict[TraceNote, list[int]] = {}
     for each in traces:
         for note in each.trust.notes:
-            known = TraceNote(kind=note.kind, what=note.what)
+            known = msgspec.structs.replace(note, count=1)
             counts.setdefault(known, []).append(note.count)
     return [
-        TraceNote(
-            kind=note.kind,
+        msgspec.structs.replace(
+            note,
             what=f"{note.what}, in {len(found)} of {len(traces)} traces",
             count=sum(found),
         )

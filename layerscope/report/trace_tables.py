@@ -10,22 +10,18 @@ from layerscope.analyze.swept_trace import SweptTrace
 from layerscope.analyze.trace_gaps import gaps_by_owner
 from layerscope.analyze.trace_shares import (
     in_steps,
-    layer_medians,
     region_shares,
     step_parts,
     step_shares,
 )
 from layerscope.analyze.trace_verdict import StepVerdict
+from layerscope.report.distinct_names import distinct_names
 from layerscope.report.document import Cell, Column, Kind, Table
-from layerscope.report.kernel_names import short_kernel_name
 from layerscope.report.trace_facts import step_words, verdict_of
 from layerscope.schema import UNASSIGNED
 
 TOP: Final = 10
 """Rows of tables that name kernels."""
-
-MOST_VARIANTS: Final = 4
-"""Variants of layers that have a table each."""
 
 WORTH: Final = 0.01
 """Share of all gaps from which those that kernels of one name end have a row."""
@@ -51,12 +47,6 @@ _STEP_PARTS: Final = (
     Column("region", "region", Kind.REGION),
     Column("where", "where", Kind.TEXT),
     *(_KERNELS, _SHARE, *_PARTS),
-)
-_LAYER: Final = (
-    Column("region", "region", Kind.REGION),
-    *(_KERNELS, _SHARE),
-    Column("mean_share_ns", "mean share", Kind.TIME),
-    *_PARTS,
 )
 OVERLAPS: Final = (
     Column("edge", "from → to", Kind.TEXT),
@@ -87,15 +77,8 @@ _VERDICT: Final = (
     Column("time_ns", "time", Kind.TIME),
     Column("share", "share", Kind.RATIO),
 )
-_TELLING: Final = (
-    Column("variant", "variant", Kind.TEXT),
-    Column("region", "region", Kind.REGION),
-    Column("kernel", "kernel", Kind.TEXT),
-)
-_LONG: Final = 60  # of names that differ late
 _SHORT: Final = 20  # of names beside many columns
 _SHORTEST: Final = 20  # of two names beside many columns
-_WHOLE: Final = "whole layer"
 
 
 def step_table(own: pl.DataFrame) -> Iterator[Table]:
@@ -130,12 +113,17 @@ def step_table(own: pl.DataFrame) -> Iterator[Table]:
 
 
 def part_tables(own: pl.DataFrame) -> Iterator[Table]:
-    """The mean step of every kind by region, in layers and outside them."""
+    """The mean step of every kind by region, in layers and outside them.
+
+    Of the whole device where there are no steps.
+    """
     parts = step_parts(region_shares(own))
+    has_steps = own["step"].is_not_null().any()
     for (kind, steps), rows in parts.group_by(
         "step_kind", "steps", maintain_order=True
     ):
-        words = step_words(_text(kind), 1).removeprefix("1 ")
+        step = step_words(_text(kind), 1).removeprefix("1 ")
+        words = step if has_steps else "whole device"
         sums = rows.select("kernels", "share_ns", "gap_ns", "duration_ns", "hidden_ns")
         mean = f", mean of {steps}" if steps != 1 else ""
         yield Table(
@@ -159,67 +147,12 @@ def part_tables(own: pl.DataFrame) -> Iterator[Table]:
 def verdict_table(found: Sequence[StepVerdict]) -> Iterator[Table]:
     """What the time of steps goes to, kind by kind; adds up to their time."""
     rows = [
-        (
-            verdict_of(each),
-            part.value,
-            value,
-            value / each.whole_ns,
-        )
+        (verdict_of(each), part.value, value, value / each.whole_ns)
         for each in found
         for part, value in each.parts.items()
     ]
     if rows:
         yield Table("where the time goes", _VERDICT, tuple(rows))
-
-
-def layer_tables(own: pl.DataFrame) -> Iterator[Table]:
-    """Layers by variant, in steps of every kind, by region; medians.
-
-    Of the variants that most layers are of.
-    """
-    medians = layer_medians(region_shares(own))
-    for (kind,), of_kind in medians.group_by("step_kind", maintain_order=True):
-        words = step_words(_text(kind), 1).removeprefix("1 ")
-        counts = of_kind.group_by("variant", maintain_order=True).agg(
-            pl.col("layers").first()
-        )
-        most = counts.sort("layers", descending=True, maintain_order=True).head(
-            MOST_VARIANTS
-        )
-        for variant in most["variant"].sort():
-            rows = of_kind.filter(pl.col("variant").eq_missing(pl.lit(variant)))
-            named = f" {variant}" if counts.height > 1 else ""
-            layers = rows["layers"][0]
-            over = f"median of {layers}" if layers > 1 else "the only one"
-            yield Table(
-                title=f"layer{named} of a {words} by region, {over}",
-                columns=_LAYER,
-                rows=tuple(
-                    (row["region"] or _WHOLE, *_cells(row, _LAYER[1:]))
-                    for row in rows.iter_rows(named=True)
-                ),
-            )
-
-
-def variant_table(own: pl.DataFrame) -> Iterator[Table]:
-    """The kernels by which variants of layers differ; none of one variant."""
-    layers = own.filter(pl.col("variant").is_not_null())
-    number = layers["variant"].n_unique()
-    short = {name: short_kernel_name(name, _LONG) for name in layers["name"].unique()}
-    telling = (
-        layers.with_columns(name=pl.col("name").replace_strict(short))
-        .group_by("variant", "name", maintain_order=True)
-        .agg(pl.col("region").first())
-        .filter(pl.len().over("name") < number)
-        .sort("variant", maintain_order=True)
-    )
-    if telling.is_empty():
-        return
-    yield Table(
-        title=f"kernels that not all variants of layers have{_first(telling.height)}",
-        columns=_TELLING,
-        rows=tuple(telling.select("variant", "region", "name").head(TOP).rows()),
-    )
 
 
 def overlap_table(swept: SweptTrace, own: pl.DataFrame) -> Iterator[Table]:
@@ -229,15 +162,17 @@ def overlap_table(swept: SweptTrace, own: pl.DataFrame) -> Iterator[Table]:
     edges = overlap_edges(stream_overlaps(own, swept.architectures()))
     if edges.is_empty():
         return
+    shown = edges.head(TOP)
+    names = distinct_names([*shown["producer"], *shown["name"]], _SHORTEST)
     yield Table(
-        title=f"overlap on one stream{_first(edges.height)}",
+        title=f"overlap on one stream{first_of(edges.height)}",
         columns=OVERLAPS,
         rows=tuple(
             (
-                _edge(row["producer"], row["name"]),
+                f"{names[row['producer']]} → {names[row['name']]}",
                 *_cells(row, OVERLAPS[1:]),
             )
-            for row in edges.head(TOP).iter_rows(named=True)
+            for row in shown.iter_rows(named=True)
         ),
     )
 
@@ -252,44 +187,50 @@ def gap_table(own: pl.DataFrame) -> Iterator[Table]:
     owners = owners.filter(pl.col("gap_ns") >= least)
     if owners.is_empty():
         return
+    shown = owners.head(TOP)
+    names = distinct_names(shown["name"], _SHORT)
     yield Table(
-        title=f"gaps by the kernel that ends them{_first(owners.height)}",
+        title=f"gaps by the kernel that ends them{first_of(owners.height)}",
         columns=_GAPS,
         rows=tuple(
-            (short_kernel_name(row["name"], _SHORT), *_cells(row, _GAPS[1:]))
-            for row in owners.head(TOP).iter_rows(named=True)
+            (names[row["name"]], *_cells(row, _GAPS[1:]))
+            for row in shown.iter_rows(named=True)
         ),
     )
 
 
 def unassigned_table(own: pl.DataFrame) -> Iterator[Table]:
-    """Kernels of no known region that take most, if there are any."""
+    """What is of no known region and takes most, if there is any.
+
+    Of steps, where there are any: what of them is unassigned adds up to all of this.
+    """
+    stepped = own.filter(pl.col("step").is_not_null())
+    where = f", in {step_words(None, stepped['step'].n_unique())}"
+    if stepped.is_empty():
+        stepped, where = own, ""
     unknown = (
-        own.filter(pl.col("region") == UNASSIGNED, pl.col("kind") == "kernel")
+        stepped.filter(pl.col("region") == UNASSIGNED)
         .group_by("name", maintain_order=True)
         .agg(kernels=pl.len(), duration_ns=pl.col("duration_ns").sum())
         .sort("duration_ns", descending=True, maintain_order=True)
     )
     if unknown.is_empty():
         return
+    shown = unknown.head(TOP)
+    names = distinct_names(shown["name"])
     yield Table(
-        title=f"kernels of no known region{_first(unknown.height)}",
+        title=f"kernels of no known region{where}{first_of(unknown.height)}",
         columns=UNPLACED,
         rows=tuple(
-            (short_kernel_name(row["name"]), *_cells(row, UNPLACED[1:]))
-            for row in unknown.head(TOP).iter_rows(named=True)
+            (names[row["name"]], *_cells(row, UNPLACED[1:]))
+            for row in shown.iter_rows(named=True)
         ),
     )
 
 
-def _first(rows: int) -> str:
+def first_of(rows: int) -> str:
     """That a table has the first rows only, where that is so."""
     return f", the first {TOP} of {rows}" if rows > TOP else ""
-
-
-def _edge(producer: str, consumer: str) -> str:
-    names = (short_kernel_name(each, _SHORTEST) for each in (producer, consumer))
-    return " → ".join(names)
 
 
 def _cells(row: dict[str, Any], columns: tuple[Column, ...]) -> tuple[Cell, ...]:

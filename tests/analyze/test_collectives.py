@@ -2,7 +2,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from layerscope.analyze.collectives import GroupSequence, sequences, shift_between
+from layerscope.analyze.collectives import (
+    GroupSequence,
+    sequences,
+    shift_between,
+    unnamed_streams,
+)
 from layerscope.schema import TRACE_KERNELS
 from tests.analyze.jobs import ALL_REDUCE, Planted, job
 
@@ -27,7 +32,8 @@ def kinds(name: str, collective: str | None = None) -> list[str]:
         (ALL_REDUCE, "all-reduce"),
         ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*)", "all-gather"),
         ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "reduce-scatter"),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "all-to-all"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "sends and receives"),
+        ("void multimem_all_gather_kernel<16>", "all-gather"),
         ("ncclDevKernel_Broadcast_RING_LL", "broadcast"),
         ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "reduce"),
         ("ncclDevKernel_Generic_4", "other"),
@@ -43,6 +49,23 @@ def test_kinds_are_told_by_name(name: str, kind: str) -> None:
 def test_what_the_file_tells_of_a_collective_comes_first() -> None:
     """A kernel that serves all kinds is told by its parameters."""
     assert kinds("ncclDevKernel_Generic_4", "_allgather_base") == ["all-gather"]
+
+
+@pytest.mark.parametrize(
+    ("collective", "kind"),
+    [
+        ("all_to_allv", "all-to-all"),
+        ("alltoall_base", "all-to-all"),
+        ("send", "sends and receives"),
+        ("irecv", "sends and receives"),
+        ("wait", "other"),
+    ],
+)
+def test_sends_are_an_all_to_all_where_the_file_says_so(
+    collective: str, kind: str
+) -> None:
+    """NCCL runs it, and the sends of a pipeline, by a kernel of the same name."""
+    assert kinds("ncclDevKernel_SendRecv", collective) == [kind]
 
 
 def test_kernels_that_compute_are_none() -> None:
@@ -65,6 +88,22 @@ def test_groups_are_apart_and_in_order_of_starts() -> None:
     }
     assert own["tp"].starts_ns.tolist() == [10, 30]
     assert own["tp"].ends_ns.tolist() == [20, 40]
+
+
+def test_unnamed_groups_are_apart_by_stream() -> None:
+    """On two streams there are two groups at least; a named one may use both."""
+    planted = [Planted([10], 20), Planted([30], 40), Planted([50], 60, group="tp")]
+    (rank,) = job(planted, [0])
+    stream = pl.when(pl.col("start_ns") == 30).then(203).otherwise(84)
+    kernels = rank.kernels.with_columns(stream=stream.cast(pl.Int64))
+    own = sequences(kernels, by_stream=True)
+    assert {group: each.starts_ns.tolist() for group, each in own.items()} == {
+        "stream 203": [30],
+        "stream 84": [10],
+        "tp": [50],
+    }
+    assert unnamed_streams(kernels) == 2
+    assert unnamed_streams(rank.kernels) == 1
 
 
 @pytest.mark.parametrize("missing", [0, 1, 3])

@@ -92,13 +92,43 @@ def test_reason() -> None:
     assert look_for_layers(stepped(names)).reason == NOTHING_REPEATS
 
 
-@pytest.mark.parametrize("by", [StepBy.DEVICE, StepBy.RANGES])
-def test_steps_or_layers(by: StepBy) -> None:
-    """Without steps and cores, what repeats may be steps as well as layers."""
-    names = ["embed", *["norm", "up", "act", "down"] * 10, "head"]
-    kernels = stepped(names).with_columns(role=pl.lit(None), step_by=pl.lit(by.value))
+@pytest.mark.parametrize("by", StepBy)
+@pytest.mark.parametrize(
+    "period", [["norm", "up", "act", "down"], ["gemm_0", "gemm_1"]]
+)
+def test_what_only_repeats(by: StepBy, period: list[str]) -> None:
+    """Without attention or ranges, what repeats in a step need not be a layer."""
+    names = ["embed", *period * 20, "head"]
+    kernels = stepped(names).with_columns(step_by=pl.lit(by.value))
     found = look_for_layers(kernels)
-    assert found.reason == (NOT_TOLD if by is StepBy.DEVICE else "")
+    assert found.kernels["layer"].null_count() == kernels.height
+    told = by in {StepBy.RANGES, StepBy.GRAPHS}  # else, there are no steps, either
+    assert (found.steps, found.reasons) == (int(told), {NOT_TOLD: int(told)})
+    assert found.kernels["step"].null_count() == (0 if told else kernels.height)
+
+
+@pytest.mark.parametrize("by", [StepBy.DEVICE, StepBy.STACKS])
+def test_a_device_without_steps(by: StepBy) -> None:
+    """Where layers alone could tell steps, a device without layers has none."""
+    layered, other = plain(6).kernels()[0], [f"kernel_{each}" for each in range(40)]
+    kernels = pl.concat(
+        [stepped(layered), stepped(other, device=1)], how="vertical"
+    ).with_columns(step_by=pl.lit(by.value), step_kind=pl.lit("unknown"))
+    found = look_for_layers(kernels)
+    assert (found.steps, found.reasons) == (1, {NOTHING_REPEATS: 0})
+    for column in ("step", "step_kind"):
+        on = found.kernels.group_by("device").agg(pl.col(column).null_count())
+        assert dict(on.iter_rows()) == {0: 0, 1: len(other)}
+
+
+def test_a_step_without_layers_among_others() -> None:
+    """A step that lacks layers stays one where others on its device have some."""
+    odd = [f"kernel_{each}" for each in range(40)]
+    kernels = stepped(odd, plain(6).kernels()[0]).with_columns(
+        step_by=pl.lit(StepBy.STACKS.value)
+    )
+    found = look_for_layers(kernels)
+    assert (found.steps, found.reasons) == (2, {NOTHING_REPEATS: 1})
 
 
 def test_no_kernels() -> None:

@@ -46,6 +46,16 @@ def test_streams_in_any_order() -> None:
     assert found["position"].to_list() == [0, 1, 2] * 3
 
 
+def test_letters_are_of_a_device() -> None:
+    """Another device has kernels of its own, and its most common layer is A too."""
+    one = layered((0, 7, 1), (1, 7, 1), (2, 7, 2))
+    two = layered((0, 7, 3), (1, 7, 2), (2, 7, 2)).with_columns(device=pl.lit(1))
+    found = with_variants(pl.concat([one, two], how="vertical_relaxed"))
+    assert found["variant"].to_list() == ["A", "A", "B", "B", "A", "A"]
+    nobody = one.with_columns(device=pl.lit(None, pl.Int64))
+    assert with_variants(nobody)["variant"].to_list() == ["A", "A", "B"]
+
+
 def test_names() -> None:
     """After Z come names of two letters."""
     assert [variant_name(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import hypothesis.strategies as st
@@ -81,6 +82,32 @@ def test_gaps_and_exclusive_times_by_matched_role() -> None:
     assert found.change.value == -60.0
     assert found.residual.value == 0.0
     assert found.basis == "observed"
+
+
+def test_gaps_that_records_do_not_tell_from_kernels() -> None:
+    """Where one side is so, one line has all of the change, region by region too."""
+    sides = (
+        observed_passes(frame, "decode", name)
+        for frame, name in (
+            (replays([[ATTEND, UP]] * 4), "base"),
+            (replays([[QUICK, UP, DOWN]] * 4), "other"),
+        )
+    )
+    base, other = sides
+    for pair in (
+        (replace(base, why_no_gaps="clocks lie"), other),
+        (base, replace(other, why_no_gaps="clocks lie")),
+    ):
+        found = observe(*pair).ledger
+        (line,) = found.lines
+        assert (line.cause, line.change.value) == (Cause.MIXED, -60.0)
+        assert {
+            region: {cause: each.value for cause, each in causes.items()}
+            for region, causes in found.regions.items()
+        } == {"attention": {Cause.MIXED: -360.0}, "mlp": {Cause.MIXED: 300.0}}
+        assert found.change.value == -60.0
+        (note,) = found.notes
+        assert note.startswith("gaps against kernels are not separable: clocks lie in ")
 
 
 def test_nothing_has_an_interval() -> None:

@@ -109,6 +109,31 @@ def test_layers_of_real_models(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "layers", "cut"),
+    [
+        # two devices; their ends are 114 or 122, and 54 or 55 kernels of 157
+        ("nsys-ai/mfu_2gpu_after.sqlite", 14, {(0, 0): 2, (1, 0): 2}),
+        ("nsys-ai/mfu_2gpu_before.sqlite", 16, {(0, 0): 1, (1, 0): 1}),
+        ("rocprof-unified-viewer/decode_kernel_trace.csv", 6, {}),
+        *((name, sum(count for count, _ in known.variants.values()), {})
+          for name, known in KNOWN.items()),
+    ],
+)  # fmt: skip
+def test_layers_cut_by_the_ends(
+    name: str, layers: int, cut: dict[tuple[int | None, int], int]
+) -> None:
+    """A part of a layer at an end of the trace is none; odd whole ones are layers."""
+    found = placed(name)
+    assert found.cut == cut
+    layered = found.kernels.drop_nulls("layer")
+    counts = layered.group_by("device").agg(pl.col("layer").n_unique())
+    assert counts["layer"].unique().to_list() == [layers]
+    if cut:
+        sizes = layered.group_by("device", "layer").len()
+        assert sizes["len"].unique().to_list() == [157]
+
+
+@pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("TraceLens/mi210_gpu_only_trace.json.gz", NOTHING_REPEATS),
@@ -121,6 +146,34 @@ def test_traces_without_layers(name: str, reason: str) -> None:
     found = placed(name)
     assert found.without_layers == {reason: found.steps}
     assert found.kernels["layer"].null_count() == found.kernels.height
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HolisticTraceAnalysis/critical_path_alexnet_trace.json.gz",
+        "JACC.jl/3648722_results.pftrace",
+    ],
+)
+def test_traces_without_steps(name: str) -> None:
+    """Where nothing tells steps, the whole device is none: it may be many, or half."""
+    found = placed(name)
+    assert (found.steps, found.without_layers) == (0, {NOTHING_REPEATS: 0})
+    steps = found.kernels.select("step", "step_kind")
+    assert steps.null_count().row(0) == (steps.height, steps.height)
+
+
+def test_a_replay_of_what_is_no_layer() -> None:
+    """Two products again and again in one graph are no 20 layers."""
+    names = ["gemm_0", "gemm_1"] * 20
+    made = calls({"name": "cudaGraphLaunch", "start_ns": 0, "correlation": 3})
+    source = TraceSource(path="a.json", format="Kineto JSON")
+    trace = Trace(
+        source, rows(names, correlation=3).drop("region", "role"), made, ranges()
+    )
+    found = place_trace(trace, load_rules())
+    assert (found.steps, found.without_layers) == (1, {NOT_TOLD: 1})
+    assert found.kernels["layer"].null_count() == 40
 
 
 def test_decode_without_steps() -> None:

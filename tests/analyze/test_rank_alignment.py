@@ -6,12 +6,8 @@ import polars as pl
 from hypothesis import given
 from polars.testing import assert_frame_equal
 
-from layerscope.analyze.rank_alignment import (
-    COLLECTIVES,
-    RANKS,
-    RankKernels,
-    align_ranks,
-)
+from layerscope.analyze.rank_alignment import RankKernels, align_ranks
+from layerscope.analyze.rank_waits import COLLECTIVES, RANKS
 from tests.analyze.jobs import Planted, job
 
 CLOCKS_NS = (0, 5_000_000, -123_456_789)
@@ -36,9 +32,9 @@ def test_planted_clocks_and_skews_are_found_exactly() -> None:
         frame(
             [
                 # of equally late ranks, the first counts
-                (0, 0, 0, 4, 2, 16_500, 12_000, 4_500),
-                (1, 5_000_000, 0, 4, 1, 22_500, 18_000, 4_500),
-                (2, -123_456_789, 0, 4, 1, 17_500, 13_000, 4_500),
+                (0, 0, 0, 4, 4, 2, 16_500, 12_000, 4_500, 0),
+                (1, 5_000_000, 0, 4, 4, 1, 22_500, 18_000, 4_500, 0),
+                (2, -123_456_789, 0, 4, 4, 1, 17_500, 13_000, 4_500, 0),
             ],
             RANKS,
         ),
@@ -47,10 +43,10 @@ def test_planted_clocks_and_skews_are_found_exactly() -> None:
         found.collectives,
         frame(
             [
-                ("", 0, "all-reduce", 3, 9_000, 8_000, 1_000, 0, 2),
-                ("", 1, "all-reduce", 3, 24_000, 4_000, 1_500, 0, 1),
-                ("", 2, "all-reduce", 3, 40_000, 10_000, 1_000, 0, 0),
-                ("", 3, "all-reduce", 3, 50_000, 0, 1_000, 0, 0),
+                ("", 0, "all-reduce", 3, 9_000, 8_000, 1_000, 2, 0, None),
+                ("", 1, "all-reduce", 3, 24_000, 4_000, 1_500, 1, 0, None),
+                ("", 2, "all-reduce", 3, 40_000, 10_000, 1_000, 0, 0, None),
+                ("", 3, "all-reduce", 3, 50_000, 0, 1_000, 0, 0, None),
             ],
             COLLECTIVES,
         ),
@@ -101,6 +97,42 @@ def test_a_rank_that_shares_nothing_is_not_aligned() -> None:
     found = align_ranks(job(planted, CLOCKS_NS))
     assert found.ranks["rank"].to_list() == [0, 1]
     assert found.unaligned == (2,)
+
+
+def test_sends_align_nothing_unless_told_an_all_to_all() -> None:
+    """From one rank of a pipeline to the next, they end when they like."""
+    sends = [Planted([0, 50], 60, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t")]
+    found = align_ranks(job(sends, (0, 0)))
+    assert (found.unaligned, found.sends) == ((0, 1), 2)
+    told = align_ranks(job([sends[0]._replace(collective="all_to_all")], (0, 0)))
+    assert (told.unaligned, told.sends) == ((), 0)
+    assert told.collectives["skew_ns"].to_list() == [50]
+
+
+def test_unnamed_groups_of_two_streams_are_matched_apart() -> None:
+    """In each, the order of the ranks is the same; across both it need not be."""
+    planted = [
+        Planted([1_000, 2_000], 3_100),
+        Planted([10_000, 11_500], 13_000),
+        Planted([12_000, 10_500], 14_000),
+        Planted([20_000, 25_000], 26_000),
+    ]
+    is_other = pl.col("duration_ns").is_in([2_000, 3_500])  # of the third one
+    stream = pl.when(is_other).then(203).otherwise(84).cast(pl.Int64)
+    ranks = [
+        RankKernels(each.rank, each.kernels.with_columns(stream=stream))
+        for each in job(planted, (0, 7_000_000))
+    ]
+    found = align_ranks(ranks)
+    assert found.collectives.select(
+        "group", "number", "skew_ns", "late_rank"
+    ).rows() == [
+        ("stream 203", 0, 1_500, 0),
+        ("stream 84", 0, 1_000, 1),
+        ("stream 84", 1, 1_500, 1),
+        ("stream 84", 2, 5_000, 1),
+    ]
+    assert found.ranks["offset_ns"].to_list() == [0, 7_000_000]
 
 
 def test_broadcasts_align_nothing() -> None:

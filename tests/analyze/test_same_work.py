@@ -12,6 +12,7 @@ from layerscope.errors import InputError
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.run_header import RunHeader
 from layerscope.study import Arm, CallableSpec
+from layerscope.trace_spec import TraceSpec
 from tests import handmade
 from tests.ingest import paper_runs
 
@@ -150,6 +151,21 @@ def test_traces_are_held_against_each_other_by_what_they_tell() -> None:
         "layers of decode: 4 against 3",
         "device.type: cuda against hip",
     ]
+
+
+def test_layers_of_steps_that_are_cut() -> None:
+    """Where no step of an arm is whole, nobody knows how many layers one has."""
+    base, other = paper_runs.run("a").header, paper_runs.run("b").header
+    spec = other.study.spec
+    assert isinstance(spec, TraceSpec)
+    for cut, expected in (([0], ["layers of decode: 4 against 9"]), ([0, 2], [])):
+        steps = tuple(
+            msgspec.structs.replace(each, layers=9, cut_steps=cut)
+            for each in spec.steps
+        )
+        found = msgspec.structs.replace(spec, steps=steps)
+        other.study = msgspec.structs.replace(other.study, spec=found)
+        assert observed_differences(base, other, [("decode", "decode")]) == expected
 
 
 def test_a_trace_against_a_measured_layer() -> None:

@@ -45,9 +45,28 @@ def test_devices_without_pdl() -> None:
 
 
 def test_a_replay_that_is_a_chain() -> None:
-    """Kernels of a replay none of which is inside another may be programmatic."""
-    found = kinds(chain(0, 800, 1_700, correlation=9), REPLAY, on=H100)
+    """Nodes with ids none of which is inside another may be programmatic."""
+    rows = [
+        kernel(start, 1_000, correlation=9, graph_node=node)
+        for node, start in enumerate((0, 800, 1_700))
+    ]
+    found = kinds(rows, REPLAY, on=H100)
     assert [kind for _, kind in found] == [OverlapKind.PROGRAMMATIC] * 2
+
+
+def test_branches_that_take_turns() -> None:
+    """Two branches whose kernels begin in turn look like a chain of early starts.
+
+    Of a stream each, one runs a, c, e and the other b, d; a graph without ids of nodes
+    shows all of them on the stream of its launch.
+    """
+    rows = [
+        kernel(start, 1_000, name=name, correlation=9)
+        for name, start in zip("abcde", (0, 500, 1_000, 1_500, 2_000), strict=True)
+    ]
+    either = "unknown: PDL or branches of a graph"
+    assert kinds(rows, REPLAY, on=H100) == [(500, either)] * 4
+    assert kinds(rows, on=H100) == [(500, OverlapKind.PROGRAMMATIC)] * 4
 
 
 def test_a_replay_on_a_device_without_pdl() -> None:
@@ -66,7 +85,7 @@ def test_a_replay_with_a_kernel_inside_another() -> None:
     assert kinds(rows, REPLAY, on=H100) == [
         (500, OverlapKind.BRANCHES),
         (0, None),
-        (100, OverlapKind.UNKNOWN),
+        (100, OverlapKind.EITHER),
     ]
 
 

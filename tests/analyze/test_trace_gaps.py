@@ -2,8 +2,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from layerscope.analyze.trace_gaps import GapCause, gap_causes, gaps_by_owner
+from layerscope.analyze.trace_gaps import (
+    GapCause,
+    gap_causes,
+    gaps_by_owner,
+    without_causes,
+)
 from tests.analyze.placed_kernels import Row, kernel, launched
+from tests.analyze.planted import ranges
 
 Launch = tuple[int, str, int, int]
 
@@ -54,6 +60,68 @@ def test_gaps_within_a_replay(call: str, cause: str) -> None:
     assert found == [(None, 0), (GapCause.LAUNCH, 10), (cause, 0)]
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "device", "cause"),
+    [
+        (40, 200, 0, GapCause.REPLAY),  # all of the gap from 100 to 130
+        (105, 110, 0, GapCause.REPLAY),  # a part of it
+        (40, 101, 0, GapCause.REPLAY),
+        (129, 500, 0, GapCause.REPLAY),
+        (40, 100, 0, GapCause.LAUNCH),  # before it
+        (130, 500, 0, GapCause.LAUNCH),  # after it
+        (40, 200, 1, GapCause.LAUNCH),
+        (40, 200, None, GapCause.LAUNCH),
+    ],
+)
+def test_a_replay_without_kernels(
+    begin: int, end: int, device: int | None, cause: str
+) -> None:
+    """Nobody knows why there is a gap in which a graph ran that lacks its kernels."""
+    rows = [FIRST, kernel(130, 10, correlation=2)]
+    swept = launched(rows, EARLY, (2, "cudaLaunchKernel", 120, 125))
+    where = {"kind": "graph", "device": device}
+    early = ranges(("CUDA graph 7", -90, -80), **where)
+    found = gap_causes(
+        swept, early.vstack(ranges(("CUDA graph 7", begin, end), **where))
+    )
+    assert found["cause"].to_list() == [None, cause]
+    assert found["late_ns"][1] == (20 if cause is GapCause.LAUNCH else 0)
+
+
+def test_a_short_replay_after_a_long_one() -> None:
+    """A gap within a long replay is so although a later one is over."""
+    rows = [FIRST, kernel(130, 10, correlation=2)]
+    swept = launched(rows, EARLY, (2, "cudaLaunchKernel", 120, 125))
+    told = ranges(("a", 40, 200), ("b", 50, 60), kind="graph", device=0)
+    assert gap_causes(swept, told)["cause"][1] == GapCause.REPLAY
+
+
+def test_a_device_without_number() -> None:
+    """Replays and kernels of a file that numbers no devices are of the same one."""
+    rows = [kernel(at, 10, device=None) for at in (0, 30)]
+    told = ranges(("CUDA graph", 10, 30), kind="graph")
+    assert gap_causes(launched(rows), told)["cause"][1] == GapCause.REPLAY
+
+
+def test_annotations_are_no_replays() -> None:
+    """Other ranges on a device say nothing of its gaps, whatever their names."""
+    rows = [FIRST, kernel(130, 10, correlation=2)]
+    swept = launched(rows, EARLY, (2, "cudaLaunchKernel", 120, 125))
+    told = ranges(("CUDA graph 7", 40, 200), device=0)
+    assert gap_causes(swept, told)["cause"][1] == GapCause.LAUNCH
+
+
+def test_without_causes() -> None:
+    """Where kernels may be missing anywhere, no gap has a cause that can be told."""
+    rows = [kernel(at, 10, correlation=at) for at in (0, 30, 60)]
+    late = [(at, "cudaLaunchKernel", at - 5, at - 1) for at in (30, 60)]
+    told = ranges(("CUDA graph 7", 12, 20), kind="graph", device=0)
+    found = without_causes(gap_causes(launched(rows, *late), told))
+    causes = [None, GapCause.REPLAY, GapCause.UNKNOWN]
+    assert found["cause"].to_list() == causes
+    assert found["late_ns"].to_list() == [0, 0, 0]
+
+
 def test_launches_are_joined_within_their_process() -> None:
     """A correlation means the launch of its own process only."""
     rows = [FIRST, kernel(130, 10, correlation=2, process=5)]
@@ -76,7 +144,6 @@ def test_gaps_by_owner() -> None:
             "region": ["attention", "unassigned"],
             "name": ["norm", "gemm"],
             "cause": ["late launch", "unknown"],
-            "call": ["cudaLaunchKernel", None],
             "gaps": [2, 1],
             "gap_ns": [70, 10],
             "median_ns": [35.0, 10.0],

@@ -170,6 +170,7 @@ def placed(regions: list[str | None], **columns: object) -> pl.DataFrame:
     return named([f"k{i}" for i in range(len(regions))]).with_columns(
         region=pl.Series(regions, dtype=pl.String),
         assigned_by=pl.Series(by, dtype=pl.String),
+        role=pl.lit(None, pl.String),
         layer=pl.lit(0, pl.Int64),
         **{name: pl.lit(value) for name, value in columns.items()},
     )
@@ -177,7 +178,7 @@ def placed(regions: list[str | None], **columns: object) -> pl.DataFrame:
 
 def filled(kernels: pl.DataFrame) -> list[tuple[str, str]]:
     """Region and assigned_by after `fill_between`."""
-    return fill_between(kernels).select("region", "assigned_by").rows()
+    return fill_between(kernels, RULES).select("region", "assigned_by").rows()
 
 
 def test_between_two_of_one_region() -> None:
@@ -201,7 +202,7 @@ def test_between_ends_with_stream_and_layer() -> None:
         moved = kernels.with_columns(pl.Series(column, [0, 1, 0], dtype=pl.Int64))
         assert filled(moved)[1] == ("unassigned", "nothing")
     apart = kernels.with_columns(stream=pl.Series([1, 2, 1], dtype=pl.Int64))
-    assert fill_between(apart).get_column("name").to_list() == ["k0", "k1", "k2"]
+    assert fill_between(apart, RULES).get_column("name").to_list() == ["k0", "k1", "k2"]
 
 
 def test_few_are_filled_outside_of_layers() -> None:
@@ -224,3 +225,34 @@ def test_a_range_of_several_regions_counts_last() -> None:
         ("attention", "range attention-module"),
         ("unassigned", "nothing"),
     ]
+
+
+def test_what_is_apart_is_no_neighbour() -> None:
+    """A kernel between copies to and from the host is not of their region."""
+    names = ["Memcpy HtoD", "add_parallel", "Memcpy DtoH"]
+    kernels = assign_by_rules(named(names), RULES)
+    for layer in (None, 0):
+        found = kernels.with_columns(layer=pl.lit(layer, pl.Int64))
+        assert filled(found) == [
+            ("other", "rule host-copy"),
+            ("unassigned", "nothing"),
+            ("other", "rule host-copy"),
+        ]
+
+
+def test_what_is_apart_hides_no_neighbour() -> None:
+    """A copy in the midst of a region changes nothing of what is around it."""
+    kernels = placed(["moe", None, "other", None, "moe"]).with_columns(
+        assigned_by=pl.Series(["rule x", None, "rule host-copy", None, "rule x"])
+    )
+    regions = [region for region, _ in filled(kernels)]
+    assert regions == ["moe", "moe", "other", "moe", "moe"]
+
+
+def test_collectives_are_not_filled() -> None:
+    """An all-gather between two of one region is not of it; an all-reduce is."""
+    gather, reduce = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum"
+    for name, region in ((gather, "unassigned"), (reduce, "moe")):
+        ruled = assign_by_rules(named(["a", name, "b"]), RULES)
+        kernels = placed(["moe", None, "moe"]).with_columns(ruled["name", "role"])
+        assert filled(kernels)[1][0] == region

@@ -172,6 +172,72 @@ def test_devices_and_steps_are_apart() -> None:
     assert within[1] == "sequence within-attention"
 
 
+NORM = "void vllm::rms_norm_kernel<>"
+BEFORE_CORE = [NORM, "nvjet_qkv", "flash_fwd_kernel"]
+LAYER = [*BEFORE_CORE, "nvjet_o", NORM, "nvjet_gate_up", "silu_and_mul", "nvjet_down"]
+
+
+def assigned(kernels: pl.DataFrame) -> pl.DataFrame:
+    """What names and then the order of `kernels` tell."""
+    return assign_by_sequences(assign_by_rules(kernels, RULES), RULES)
+
+
+@pytest.mark.parametrize("product", [model_layers.XMMA, model_layers.TENSILE])
+@pytest.mark.parametrize("fill", [[], ["Memset (Device)"], [model_layers.DTOD]])
+def test_ranges_change_no_role(product: str, fill: list[str]) -> None:
+    """Gate and up have one role, down its own, whatever their module's range holds."""
+    norm = [name for name, _, _ in model_layers.TRANSFORMERS_QWEN.layer[:8]]
+    up = [*fill, product, f"{model_layers.NATIVE}silu_kernel", *fill, product]
+    down = [model_layers.MUL, *fill, product, model_layers.ADD]
+    layer = ["flash_fwd_kernel", product, *norm, *up, *down]
+    kernels = assign_by_rules(named([*layer, *norm]), RULES).with_row_index("i")
+    is_mlp = (pl.col("i") >= 10) & (pl.col("i") < len(layer) - 1)
+    ranged = kernels.with_columns(
+        region=pl.when(is_mlp).then(pl.lit("mlp")).otherwise("region"),
+        assigned_by=pl.when(is_mlp).then(pl.lit("range mlp")).otherwise("assigned_by"),
+    ).drop("i")
+    found = assign_by_sequences(ranged, RULES)
+    products = found.filter(pl.col("name") == product)["role"].to_list()
+    assert products == ["o_proj", "gate_up", "gate_up", "down"]
+    assert found["region"].to_list() == (
+        ["attention"]
+        + ["o_proj_all_reduce"] * 9
+        + ["mlp"] * (len(layer) - 10)
+        + ["other"] * 8
+    )
+    assert set(found["role"][len(layer) :]) == {"final_norm"}
+
+
+def test_a_step_that_ends_with_its_feed_forward() -> None:
+    """Without any norm behind it, one product and its add are still ``mlp``."""
+    found = told([*LAYER, model_layers.ADD, "x"])
+    assert [row[1:] for row in found[-3:]] == [
+        ("mlp", "down"),
+        ("mlp", "add"),
+        (None, None),
+    ]
+    open_ended = told([*LAYER, model_layers.ADD], step=None)
+    assert [row[1:] for row in open_ended[-2:]] == [(None, "gemm"), (None, "add")]
+
+
+def test_the_end_of_a_layer() -> None:
+    """Where the layer is known, so are up, down and the add, but not what follows."""
+    gated = [*LAYER[:7], "nvjet_up", model_layers.MUL, "nvjet_down", model_layers.ADD]
+    rest = ["my_norm", "nvjet_head"]
+    kernels = named([*gated, *rest]).with_columns(
+        layer=pl.when(pl.int_range(pl.len()) < len(gated)).then(pl.lit(0, pl.Int64))
+    )
+    found = assigned(kernels).select("region", "role", "assigned_by").rows()
+    assert found[7:] == [
+        ("mlp", "gate_up", "sequence layer-up"),
+        ("mlp", "elementwise", "sequence layer-up"),
+        ("mlp", "down", "sequence layer-down"),
+        ("mlp", "add", "sequence layer-add"),
+        (None, None, None),
+        (None, "gemm", None),
+    ]
+
+
 BOUNDS: list[tuple[dict[str, str], list[str | None]]] = [
     ({"from": "first b"}, [None, "r", "r"]),
     ({"past": "first b"}, [None, None, "r"]),

@@ -2,7 +2,7 @@ import pytest
 
 from layerscope.analyze.trace_gaps import gap_causes
 from layerscope.analyze.trace_trust import Trust, coverage, trust_in
-from layerscope.trace import TraceNote
+from layerscope.trace import NoteAbout, TraceNote
 from tests.analyze.placed_kernels import Row, kernel, launched, placed, trace
 
 Launch = tuple[int, str, int, int]
@@ -35,6 +35,7 @@ def test_lost_replays() -> None:
     what = "launches of graphs without any kernel"
     assert said(found) == [("untrusted", what, 1)]
     assert found.why_no_idle == what
+    assert found.notes[0].about == "kernels missing"
 
 
 def test_few_lost_replays() -> None:
@@ -58,18 +59,31 @@ def test_lost_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "field"),
-    [
-        ("replays of graphs whose kernels the file lacks", "why_no_idle"),
-        ("overlap of kernels was rewritten by the tool", "why_no_overlap"),
-    ],
+    ("about", "field"),
+    [("kernels missing", "why_no_idle"), ("overlaps rewritten", "why_no_overlap")],
 )
-def test_what_the_reader_says(what: str, field: str) -> None:
-    """What a format cannot tell by its nature is a reason, not only a note."""
-    note = TraceNote(kind="untrusted", what=what)
+def test_what_the_reader_says(about: NoteAbout, field: str) -> None:
+    """What a format cannot tell by its nature is a reason, whatever its words."""
+    note = TraceNote(kind="untrusted", what="so it is", about=about)
     found = trust([kernel(0, 5)], notes=(note,))
-    assert getattr(found, field) == what
-    assert found.notes == (note,)
+    assert found == Trust(notes=(note,), **{field: "so it is"})
+
+
+def test_words_are_no_reason() -> None:
+    """A note that only sounds like a reason is none."""
+    what = "kernels the file lacks, whose launch is not in it, and which overlap"
+    note = TraceNote(kind="untrusted", what=what)
+    assert trust([kernel(0, 5)], notes=(note,)) == Trust(notes=(note,))
+
+
+def test_kernels_without_launch_are_told_once() -> None:
+    """What the reader has said of launches is not said again."""
+    rows = [kernel(0, 5, correlation=1), kernel(10, 5)]
+    told = TraceNote(kind="doubted", what="orphans", about="launches missing")
+    launch = (1, "cudaLaunchKernel", -20, -10)
+    assert trust(rows, launch, notes=(told,)).notes == (told,)
+    (note,) = trust(rows, launch).notes
+    assert note.about == "launches missing"
 
 
 def test_doubts() -> None:
@@ -138,6 +152,15 @@ def test_steps_that_are_cut() -> None:
     ]
     what = "steps at an end of the trace with fewer layers: cut"
     assert said(trust(rows)) == [("doubted", what, 1)]
+
+
+def test_layers_that_are_cut() -> None:
+    """How many layers an end of the trace, or of a step, has cut is said."""
+    rows = [kernel(0, 5)]
+    found = trust_in(trace(rows), gap_causes(launched(rows)), cut_layers=2)
+    ((kind, what, count),) = said(found)
+    assert (kind, count) == ("doubted", 2)
+    assert what.startswith("layers cut by an end of the trace, or of a step")
 
 
 def test_the_gravest_come_first() -> None:

@@ -6,6 +6,7 @@ from layerscope.analyze.trace_gaps import gap_causes
 from layerscope.analyze.trace_trust import Trust
 from layerscope.analyze.trace_verdict import Part, StepVerdict, verdicts
 from tests.analyze.placed_kernels import Row, kernel, launched
+from tests.analyze.planted import ranges
 
 Launch = tuple[int, str, int, int]
 
@@ -71,9 +72,24 @@ def test_what_a_step_waits_for(
 
 
 def test_idle_time_that_nobody_knows() -> None:
-    """Where kernels are missing there is no verdict, but the reason."""
-    (found,) = judged([at(0, 60), at(100, 60)], why_no_idle="lost replays")
-    assert (found.verdict, found.reason) == ("unknown", "lost replays")
+    """Where kernels are missing there is no verdict and no part, but the reason."""
+    rows = [at(0, 60), at(100, 60)]
+    (found,) = judged(rows, *late(0, 100), why_no_idle="lost replays")
+    assert found == StepVerdict(
+        step_kind="decode",
+        steps=1,
+        verdict="unknown",
+        reason="lost replays",
+        parts={},
+    )
+
+
+def test_gaps_in_replays_without_kernels() -> None:
+    """Parts of the time that are waiting have a cause, or none that is known."""
+    told = ranges(("CUDA graph 1", 60, 100), kind="graph", device=0)
+    caused = gap_causes(launched([at(0, 60), at(100, 60)], *late(0, 100)), told)
+    (found,) = verdicts(caused, Trust(notes=()))
+    assert found.parts == {Part.COMPUTE: 120, Part.UNKNOWN: 40}
 
 
 def test_gaps_that_durations_hold() -> None:

@@ -50,6 +50,12 @@ def kernels(
     return pl.DataFrame(rows, schema=PLACED_KERNELS)
 
 
+def touching() -> pl.DataFrame:
+    """The same kernels, as tools tell them whose durations hold gaps and overlaps."""
+    follows = pl.col("start_ns").shift(-1) - pl.col("start_ns")
+    return kernels().with_columns(duration_ns=follows.fill_null(pl.col("duration_ns")))
+
+
 def trace(placed: pl.DataFrame, **changes: Any) -> Trace:  # noqa: ANN401 (any field)
     """The trace that `placed` is of."""
     values: dict[str, Any] = {

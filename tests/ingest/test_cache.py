@@ -33,7 +33,10 @@ TRACE = Trace(
     rank=3,
     ranks=8,
     origin_ns=17,
-    notes=(TraceNote(kind="dropped", what="calls without times", count=2),),
+    notes=(
+        TraceNote(kind="dropped", what="calls without times", count=2),
+        TraceNote(kind="untrusted", what="replays", about="kernels missing"),
+    ),
 )
 
 

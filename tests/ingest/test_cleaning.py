@@ -164,9 +164,38 @@ def test_the_last_of_a_stream_is_cut_to_the_usual_duration() -> None:
     assert cut["duration_ns"].to_list() == [5 * US] * 9
 
 
-def test_a_kernel_that_waits_is_cut_where_it_surely_did_not() -> None:
-    """Over a second, and a thousand times its usual, while others of its stream ran."""
-    rows = serial(9, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL")
+def test_a_kernel_that_may_wait_is_never_cut() -> None:
+    """Over a second while others of its stream ran: left, and counted as doubted."""
+    rows = serial(9, name="void vllm::cross_device_reduce_1stage<__half, 2>")
+    rows[4]["duration_ns"] = 1_600 * MS
+    found, log = kernels(*rows), TraceLog()
+    assert_frame_equal(clean_kernels(found, log), found)
+    what = "collectives of absurd duration, left as they are: they may have waited"
+    assert log.notes() == (TraceNote(kind="doubted", what=what),)
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"duration_ns": 5 * MS, "name": "void vllm::cross_device_reduce_1stage<half>"},
+        {"duration_ns": 5 * MS, "name": "void deep_ep::intranode::dispatch<8>"},
+        {"duration_ns": 5 * MS},
+    ],
+    ids=["custom all-reduce", "dispatch of experts", "any kernel"],
+)
+@pytest.mark.parametrize("by", ["correlation", "graph"])
+def test_a_long_branch_of_a_graph_is_not_cut(unusual: dict[str, Any], by: str) -> None:
+    """Tools put a graph's branches on one stream, where they overlap."""
+    rows = [{**row, "correlation": None, by: 3} for row in serial(9)]
+    rows[4] |= unusual
+    found, log = kernels(*rows), TraceLog()
+    assert_frame_equal(clean_kernels(found, log), found)
+    assert log.notes() == ()
+
+
+def test_an_overflow_within_a_graph_is_cut() -> None:
+    """Over a second, and a thousand times its usual: no branch runs for so long."""
+    rows = [row | {"correlation": 3} for row in serial(9)]
     rows[4]["duration_ns"] = 1_600 * MS
     cut = clean_kernels(kernels(*rows), TraceLog())
     assert cut["duration_ns"].to_list() == [5 * US] * 9

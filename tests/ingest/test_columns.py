@@ -55,6 +55,14 @@ def test_a_kernel_has_one_name_in_all_tools() -> None:
     assert names.kernels(numbers).to_list() == ["gemm", "gemm", "gemm", "a.kd.b"]
 
 
+def test_names_are_found_by_a_part() -> None:
+    """A regular expression that is anywhere in a name finds its number."""
+    names = Names(TraceLog())
+    for name in ("cudaGraphLaunch", "cudaLaunchKernel", "hipgraphlaunch"):
+        names.number(name)
+    assert names.matching("(?i)GraphLaunch") == [0, 2]
+
+
 def test_names_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """New names after too many bytes of them are counted, and share one text."""
     monkeypatch.setattr(columns, "_MOST_NAME_BYTES", 10)

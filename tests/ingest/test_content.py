@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,26 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         contents_of(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
         contents_of(tmp_path)
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device may never end."""
+    os.mkfifo(tmp_path / "fifo")
+    message = r" is a pipe or a device, and no file; give a file, which may be packed"
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(InputError, match=f"^{path}{message}"):
+            contents_of(path)
+
+
+def test_a_pipe_of_the_shell_is_refused() -> None:
+    """As of ``<(zcat FILE)``: nobody could go back in it."""
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(InputError, match="is a pipe or a device"):
+            contents_of(Path(f"/dev/fd/{reader}"))
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:

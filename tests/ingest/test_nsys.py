@@ -7,7 +7,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from layerscope.analyze.intervals import sweep
+from layerscope.errors import InputError
 from layerscope.ingest.formats import Format
+from layerscope.ingest.read import read_trace
 from layerscope.schema import TRACE_CALLS, TRACE_KERNELS, TRACE_RANGES, Schema
 from layerscope.trace import Trace, TraceLog, TraceNote, TraceSource
 from tests.ingest.databases import (
@@ -356,7 +358,7 @@ def test_graph_level_recordings_are_not_trusted(tmp_path: Path) -> None:
     trace = read(path)
     assert trace.kernels.is_empty()
     assert trace.calls["name"].to_list() == ["cudaGraphLaunch"]
-    where = {"kind": "annotation", "device": 0, "stream": 7}
+    where = {"kind": "graph", "device": 0, "stream": 7}
     assert_frame_equal(
         trace.ranges,
         frame(
@@ -370,7 +372,11 @@ def test_graph_level_recordings_are_not_trusted(tmp_path: Path) -> None:
         what="replays of CUDA graphs whose kernels the file lacks: each is one row; "
         "record with nsys profile --cuda-graph-trace=node",
         count=3,
+        about="kernels missing",
     )
+    with pytest.raises(InputError, match="record with nsys profile") as caught:
+        read_trace(path)
+    assert str(caught.value).endswith("--cuda-graph-trace=node")
 
 
 def test_gpus_are_described(tmp_path: Path) -> None:

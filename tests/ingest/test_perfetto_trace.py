@@ -7,6 +7,7 @@ from polars.testing import assert_frame_equal
 
 from layerscope.errors import InputError
 from layerscope.schema import TRACE_CALLS, TRACE_KERNELS, TRACE_RANGES
+from layerscope.trace import TraceNote
 from tests.ingest.perfetto_packets import BEGIN, CLEARED, END, NEEDED, PacketFile
 from tests.ingest.reading import counts, frame, read
 from tests.ingest.real_traces import real_trace
@@ -114,7 +115,8 @@ def test_what_rocprofv3_writes_is_read(tmp_path: Path) -> None:
     assert_frame_equal(trace.ranges, frame(TRACE_RANGES, {**call, **marker}))
     assert trace.origin_ns == 5_000_000_800
     assert trace.source.written_by == "rocprofv3"
-    assert [(note.kind, note.what) for note in trace.notes] == [("untrusted", MOVED)]
+    note = TraceNote(kind="untrusted", what=MOVED, about="overlaps rewritten")
+    assert trace.notes == (note,)
 
 
 def test_queues_are_read_from_names_of_tracks(tmp_path: Path) -> None:

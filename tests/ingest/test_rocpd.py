@@ -341,6 +341,7 @@ def test_kernels_that_graph_launches_lack_are_counted(tmp_path: Path) -> None:
             what="kernels of HIP graphs that the file lacks, as its graph launches "
             "tell",
             count=6,
+            about="kernels missing",
         ),
     )
 

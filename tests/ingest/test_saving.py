@@ -76,6 +76,14 @@ def test_a_step_without_layers_is_a_warning() -> None:
     assert "no layers were found in decode: a pass is a whole step" in warnings
 
 
+def test_a_trace_without_steps_is_a_warning() -> None:
+    """Nobody knows then what the only replay is."""
+    none = pl.lit(None, pl.Int64)
+    kernels = paper_trace.kernels().with_columns(layer=none, step=none)
+    warnings = run_of([paper_trace.swept_trace(kernels)], "run").header.warnings
+    assert "no steps were found: the whole device is taken as one" in warnings
+
+
 @pytest.mark.parametrize(
     ("ranks", "arms"),
     [
@@ -165,3 +173,15 @@ def test_steps_of_two_layers_are_not_saved(tmp_path: Path) -> None:
 def test_notes_are_lines(count: int, told: str) -> None:
     """The kind, how many, and what."""
     assert note_text(TraceNote(kind="doubted", what="x", count=count)) == told
+
+
+def test_why_gaps_are_not_told_from_kernels_is_kept(tmp_path: Path) -> None:
+    """Of every arm, and on disk; nothing where they can be told."""
+    save([paper_trace.swept_trace(paper_trace.touching())], tmp_path / "run")
+    for run, why in (
+        (load(tmp_path / "run"), "durations hold the gaps between kernels"),
+        (run_of([paper_trace.swept_trace()], "run"), ""),
+    ):
+        spec = run.header.study.spec
+        assert isinstance(spec, TraceSpec)
+        assert [each.why_no_gaps for each in spec.steps] == [why, why]

@@ -95,6 +95,8 @@ def test_events_after_a_long_preamble_are_found(tmp_path: Path) -> None:
         (b"\x80\x04\x95", "a pickle"),
         (b"PAR1\x15", "a Parquet table"),
         (b"BZh91AY", "packed by bzip2"),
+        (gzipped(b"PK\x03\x04"), "a zip archive within another archive; unpack it"),
+        (gzipped(b"PK\x05\x06"), "a zip archive of no files"),
         (b"\0" * 257 + b"ustar\x0000", "a tar archive"),
         (b"\xff\xfe{\0", "text in UTF-16"),
         (b"Time (%),Total Time (ns),Name\n", "a summary of Nsight Systems"),
@@ -158,4 +160,13 @@ def test_a_member_of_an_archive_is_named_with_it(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", ("b/c.txt", b"text"))
     [content] = contents_of(path)
     with pytest.raises(InputError, match=r"a\.zip/b/c\.txt is text, and no trace"):
+        sniff(content)
+
+
+def test_a_zip_in_a_zip_is_named(tmp_path: Path) -> None:
+    """It is neither cut nor damaged."""
+    inner = zipped(tmp_path / "inner.zip", ("a.json", EVENT)).read_bytes()
+    [content] = contents_of(zipped(tmp_path / "outer.zip", ("inner.zip", inner)))
+    message = r"outer\.zip/inner\.zip is a zip archive within another archive; unpack"
+    with pytest.raises(InputError, match=message):
         sniff(content)

@@ -78,6 +78,17 @@ def test_variants_of_the_usual_step() -> None:
     )
     first = step_rows(mixed, {}).steps[0]
     assert first.variants == {"A": 3, "B": 1}
+    assert first.layer_variants == {"0:A 1:B 2:A 3:A": [0, 2]}
+
+
+def test_steps_that_are_cut() -> None:
+    """They are listed, and the layers of a step are those of others, if there are."""
+    is_short = (pl.col("step") == 0) & (pl.col("layer") == 3)
+    short = placed(layer=pl.when(~is_short).then("layer"))
+    decode = step_rows(short, {}, cut={(0, 0), (1, 2)}).steps[0]
+    assert (decode.cut_steps, decode.layers, decode.is_cut) == ([0], 4, False)
+    all_cut = step_rows(short, {}, cut={(0, 0), (0, 2)}).steps[0]
+    assert (all_cut.cut_steps, all_cut.layers, all_cut.is_cut) == ([0, 2], 3, True)
 
 
 def test_steps_without_layers_are_whole_passes() -> None:

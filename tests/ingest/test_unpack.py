@@ -81,6 +81,16 @@ def test_the_first_file_of_a_cut_zip_is_read(tmp_path: Path) -> None:
     assert log.notes() == (TraceNote(kind="repaired", what=what),)
 
 
+@PACKS
+def test_a_zip_within_an_archive_stays_packed(tmp_path: Path, pack: Pack) -> None:
+    """It is whole, and so nothing that lost its table of files."""
+    packed = zipped(tmp_path / "a.zip", ("a.json", TEXT)).read_bytes()
+    log = TraceLog()
+    assert whole(pack(packed), log) == packed
+    assert b"".join(unpacked(iter([packed]), log, is_within=True)) == packed
+    assert log.notes() == ()
+
+
 @pytest.mark.parametrize("data", [b"", b"P", b"PK\x03\x04", b"PK\x03\x04" + b"\0" * 40])
 def test_what_is_too_short_to_unpack_gives_nothing_of_it(data: bytes) -> None:
     """The beginning of an archive alone is no fault of the reader."""

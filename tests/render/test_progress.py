@@ -39,6 +39,17 @@ def test_anything_else_gets_one_line() -> None:
     assert stream.getvalue() == "much [work]\n"
 
 
+def test_without_an_opening_only_a_terminal_is_told() -> None:
+    """Reading is no more than progress: a file or a pipe gets nothing of it."""
+    file, terminal = io.StringIO(), Terminal()
+    for stream in (file, terminal):
+        with progress_on(stream) as progress:
+            progress.phase("reading a.json", 4)
+            progress.advance(4)
+    assert file.getvalue() == ""
+    assert "reading a.json" in terminal.getvalue()
+
+
 def test_work_that_does_not_begin_is_not_announced() -> None:
     """What is refused before the first phase leaves the stream to the error."""
     stream = io.StringIO()

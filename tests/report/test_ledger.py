@@ -134,7 +134,7 @@ def test_the_table_of_causes() -> None:
     assert causes.title == "ledger of mega, by experiments, against standard"
     assert [column.key for column in causes.columns] == ["cause", "change_ns"]
     assert causes.has_total
-    assert [row[0] for row in causes.rows] == [*Cause, "residual", "change"]
+    assert [row[0] for row in causes.rows] == [*CHANGES, "residual", "change"]
     assert causes.rows[0][1] == Interval(-9_100, -9_400, -8_800, -9_100 / 49_000)
     assert causes.rows[-1][1] == Interval(-14_200, -14_600, -13_800, -14_200 / 49_000)
     parts = [row[1].value for row in causes.rows if isinstance(row[1], Interval)]

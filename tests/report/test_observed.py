@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from layerscope.ingest.saving import run_of
+from layerscope.render.cells import table_title
 from layerscope.render.json import render
 from layerscope.report import Column, Fact, Interval, Kind, Report, build_report
 from layerscope.run import Run
@@ -90,18 +91,53 @@ def test_regions_add_up_to_the_layer() -> None:
 
 def test_variants_have_a_table() -> None:
     """Layers with other kernels are told apart; where all are alike there is none."""
-    title = "layers of decode by their kernels, observed"
+    title = "layers of decode by variant, observed"
     report = build_report(paper_runs.run())
     assert title not in [each.title for each in report.tables]
-    layer, name = pl.col("layer"), pl.col("name")
+    is_other = pl.when(pl.col("layer") == 2)
     kernels = paper_trace.kernels().with_columns(
-        name=pl.when(layer == 2, name == "down").then(pl.lit("other")).otherwise(name)
+        variant=is_other.then(pl.lit("C")).otherwise("variant")
     )
     rows = table(build_report(with_kernels(kernels)), title)
     assert [(row["variant"], row["passes"], row["first"]) for row in rows] == [
-        ("variant 1", 2, 1),
-        ("variant 2", 2, 2),
+        ("A", 2, 1),
+        ("C", 2, 2),
     ]
+
+
+def test_all_layers_are_told_in_one_unit() -> None:
+    """Layers of prefill take 349 µs, but one takes 34 µs: all are told in µs."""
+    kernels = paper_trace.kernels().with_columns(
+        pl.when(pl.col("step_kind") == "prefill")
+        .then(pl.col("start_ns", "duration_ns") * 10)
+        .otherwise(pl.col("start_ns", "duration_ns"))
+    )
+    tables = build_report(with_kernels(kernels)).tables
+    titles = [table_title(each) for each in tables if "regions of" in each.title]
+    assert titles == [
+        "regions of decode, a layer, observed, in µs",
+        "regions of prefill, a layer, observed, in µs",
+    ]
+
+
+def test_counts_say_that_copies_are_in_them() -> None:
+    """Where there are any."""
+    kernels = paper_trace.kernels().with_columns(
+        kind=pl.when(pl.col("name") == "down")
+        .then(pl.lit("copy"))
+        .otherwise(pl.col("kind"))
+    )
+    for found, told in (
+        (build_report(with_kernels(kernels)), "kernels + copies"),
+        (build_report(paper_runs.run()), "kernels"),
+    ):
+        counts = {
+            column.title
+            for table in found.tables
+            for column in table.columns
+            if column.key == "kernels"
+        }
+        assert counts == {told}
 
 
 def test_nothing_has_an_interval_a_verdict_or_an_anchor() -> None:

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -5,13 +6,14 @@ import pytest
 
 from layerscope.analyze.same_work import observed_differences
 from layerscope.errors import InputError
+from layerscope.ingest.saving import save
 from layerscope.report import Fact, Interval, Kind, Report
 from layerscope.report.across_runs import compare_runs
 from layerscope.report.comparison import compare_arms
 from layerscope.report.gate import gate_runs
-from layerscope.run import Run
+from layerscope.run import Run, load
 from tests import handmade
-from tests.ingest import paper_runs
+from tests.ingest import paper_runs, paper_trace
 
 
 def rows(report: Report, start: str) -> list[tuple[Any, ...]]:
@@ -185,3 +187,31 @@ def test_a_trace_gates_nothing() -> None:
     """A regression cannot be told from chance without repetition."""
     with pytest.raises(InputError, match="was made of a trace, which has no anchors"):
         gate_runs(paper_runs.run("a"), paper_runs.run("b"), 0.02)
+
+
+def test_gaps_in_durations_are_not_told_from_kernels(tmp_path: Path) -> None:
+    """One line holds gaps and durations, of traces and of runs saved from them.
+
+    A layer of 69 µs with a gap of 1 µs stands against one of 34 µs without: that the
+    gap is shorter is not said, as the records hide it.
+    """
+    traced = save([paper_trace.swept_trace(paper_trace.touching())], tmp_path / "run")
+    slow = paper_runs.run("a", scale=2)
+    for other in (traced, load(tmp_path / "run")):
+        report = compare_runs(slow, other, ("decode", "decode"))
+        assert report.headlines[1].text == (
+            "a layer 34.00 µs against 69.00 µs, −35.00 µs (−50.7 %): gaps or kernels, "
+            "not separable −35.0 µs"
+        )
+        assert rows(report, "ledger of decode") == [
+            ("gaps or kernels, not separable", -35_000.0),
+            ("change", -35_000.0),
+        ]
+        (last,) = [each for each in report.tables if "by role" in each.title]
+        assert [column.key for column in last.columns[-3:]] == [
+            *("base_mixed_ns", "other_mixed_ns", "mixed_change_ns"),
+        ]
+        assert last.rows[-1][-3:] == (69_000.0, 34_000.0, -35_000.0)
+        (note,) = [each for each in report.notes if "gaps against" in each]
+        told = "gaps against kernels are not separable: durations hold the gaps between"
+        assert told in note

@@ -33,10 +33,36 @@ def test_a_row_a_rank() -> None:
 
 
 def test_traces_that_do_not_tell_their_ranks() -> None:
-    """Without ranks, or with one twice, traces go by place and file."""
-    for numbers in ((None, None), (0, 0)):
+    """Without ranks, or with one twice, traces go by place and file, unaligned."""
+    for numbers in ((None, None), (0, 0), (0, None)):
         report = ranks_report(ranks(*numbers), TraceView())
         assert report.tables[0].rows[1][0] == "1: handmade.json"
+        assert report.parts == ()
+        assert report.notes[-1] == (
+            "these traces do not say that they are different ranks of one job: not "
+            "aligned"
+        )
+
+
+def test_ranks_of_different_jobs_are_none_of_one() -> None:
+    """Jobs of 2 and of 4 ranks: nothing is aligned, though numbers differ."""
+    one, other = ranks(0, 1)
+    traces = [
+        replace(each, trace=replace(each.trace, ranks=size))
+        for each, size in ((one, 2), (other, 4))
+    ]
+    report = ranks_report(traces, TraceView())
+    assert report.parts == ()
+    assert report.tables[0].rows[1][0] == "1: handmade.json"
+
+
+def test_absent_ranks_are_told() -> None:
+    """Two of 128: the part on their clocks says so first."""
+    traces = [
+        replace(each, trace=replace(each.trace, ranks=128)) for each in ranks(0, 1)
+    ]
+    (part,) = ranks_report(traces, TraceView()).parts
+    assert part.warnings[0].startswith("2 of 128 ranks given: ")
 
 
 def test_notes_of_several_traces() -> None:

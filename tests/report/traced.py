@@ -12,10 +12,14 @@ launched long before they run, but for the first of a step, which comes late.
 
 from typing import Any
 
+import polars as pl
+
 from layerscope.analyze.swept_trace import SweptTrace, sweep_trace
+from layerscope.schema import PLACED_KERNELS
 from layerscope.trace import TraceNote
 from tests.analyze.placed_kernels import Row, kernel, placed, trace
 
+_STEP = ("step", "step_kind", "layer", "variant", "position")
 LAYER_NS = 29_000
 STEP_NS = 3 * LAYER_NS - 1_000 + 5_000
 
@@ -32,6 +36,16 @@ def swept(notes: tuple[TraceNote, ...] = (), **trace_fields: Any) -> SweptTrace:
     return sweep_trace(
         trace(rows, *launches, notes=notes, **trace_fields), placed(rows)
     )
+
+
+def without_steps() -> SweptTrace:
+    """The same where neither steps nor layers were found."""
+    found = swept()
+    none = pl.lit(None)
+    without = found.kernels.select(*PLACED_KERNELS).with_columns(
+        *(none.cast(PLACED_KERNELS[name]).alias(name) for name in _STEP)
+    )
+    return sweep_trace(found.trace, without, {"nothing repeats": 0})
 
 
 def _step(at_ns: int, step: int) -> list[Row]:

@@ -120,7 +120,7 @@ def _note_launches(rows: Rows, log: TraceLog) -> None:
     kernels = rows.kernels.filter(pl.col("kind") == "kernel")
     without = kernels.join(rows.calls, on="correlation", how="anti")
     what = "kernels whose launch is not in the file (cut window, or lost)"
-    log.add("doubted", what, without.height)
+    log.add("doubted", what, without.height, about="launches missing")
 
 
 def _with_blocks(rows: Rows, log: TraceLog) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from layerscope.ingest.kineto.tables import Table
 from layerscope.ingest.kineto.values import integers, nanoseconds, strings, triples
 from layerscope.schema import TRACE_KINDS
 from layerscope.trace import TraceLog
+from layerscope.trace_names import GRAPH_LAUNCH
 
 _ON_DEVICE: Final = "gpu_user_annotation"
 
@@ -122,14 +123,21 @@ class Selection:
     def rows(self) -> Rows:
         """All that was taken; of the calls, those that launched some of the work.
 
+        Also launches of whole graphs, which tell that work was lost where they have
+        none.
+
         It is held no longer: this can be had once.
         """
         self._flush()
         work, calls, ranges = (
             pl.concat(self._frames.pop(name)) for name in tuple(self._frames)
         )
-        linked = work.select(pl.col("correlation").drop_nulls().unique())
-        calls = calls.join(linked, on="correlation", how="semi", maintain_order="left")
+        linked = work["correlation"].drop_nulls().unique()
+        graphs = self._names.matching(GRAPH_LAUNCH)
+        calls = calls.filter(
+            pl.col("correlation").is_in(linked.implode())
+            | (pl.col("correlation").is_not_null() & pl.col("name").is_in(graphs))
+        )
         calls = calls.with_columns(self._names.texts(calls["name"]))
         ranges = ranges.with_columns(self._names.texts(ranges["name"]))
         return Rows(

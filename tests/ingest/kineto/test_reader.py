@@ -230,6 +230,7 @@ def test_a_trace_of_proton_is_read(tmp_path: Path) -> None:
     ]
     assert trace.source.format == "Proton Chrome trace"
     assert notes(trace) == {WITHOUT_LAUNCH: 4}
+    assert [note.about for note in trace.notes] == ["launches missing"]
 
 
 def test_what_a_graph_launched_is_told(tmp_path: Path) -> None:
@@ -255,6 +256,21 @@ def test_what_a_graph_launched_is_told(tmp_path: Path) -> None:
     ]
     assert trace.calls["name"].to_list() == ["cudaGraphLaunch"]
     assert trace.notes == ()
+
+
+def test_graph_launches_without_kernels_are_kept(tmp_path: Path) -> None:
+    """They tell that kernels were lost; other calls without work tell nothing."""
+    events = [
+        launch(0, 1),
+        launch(1, 2, "cudaGraphLaunch"),
+        launch(2, 3, "hipGraphLaunch"),
+        launch(3, 4),
+        kernel("a", 5, 1, correlation=0),
+    ]
+    found = read(tmp_path, document(events)).calls
+    assert found["name"].to_list() == [
+        *("cudaLaunchKernel", "cudaGraphLaunch", "hipGraphLaunch"),
+    ]
 
 
 def test_grids_count_blocks(tmp_path: Path) -> None:

@@ -1,0 +1,225 @@
+"""The regions attention and o_proj_all_reduce: what is launched, with what."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from layerscope.layers.attention import rope_tables
+from layerscope.layers.problem import PagedKV, Problem, new_slots
+from layerscope.layers.spec import LayerSpec
+from layerscope.layers.weights import Weights
+from layerscope_standard.kernels import Kernel, Operation
+from layerscope_standard.products import Product, product
+from layerscope_standard.splitting import TILE_TOKENS, tiles_per_split
+from layerscope_standard.workshop import Workshop, plain
+
+_LOG2_E: Final = 1.4426950408889634
+_NORM_THREADS: Final = 512
+_ROPE_WARPS: Final = 4
+_MOST_STAGES: Final = {64: 3, 128: 3, 256: 2}
+"""Tiles of tokens in flight in a block, by size of a head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Both regions up to the MLP, for all passes of a problem."""
+
+    problem: Problem
+    workshop: Workshop
+    qkv: Product
+    o: Product
+    cosines: Tensor
+    """float32 [rows, head_dim / 2]."""
+
+    sines: Tensor
+    """float32 [rows, head_dim / 2]."""
+
+    slots: tuple[Tensor, ...]
+    """Of each pass: int64 [rows], from `problem.new_slots`."""
+
+    normed: Tensor
+    """[rows, hidden_size]."""
+
+    queries: Tensor
+    """[rows, query_heads, head_dim], rotated."""
+
+    tiles: int
+    """Of tokens, that a block of attention takes."""
+
+    mixed: Tensor
+    """float32 [splits, rows, query_heads, head_dim]: sums over values."""
+
+    stats: Tensor
+    """float32 [splits, rows, query_heads, 2]: greatest score, and the sum of shares."""
+
+    def operations(self, index: int) -> list[Operation]:
+        """The kernels of attention of pass `index`."""
+        problem, spec = self.problem, self.problem.spec
+        buffers, weights = problem.buffers[index], problem.weights[index]
+        model = spec.model
+        norm = self.workshop.operation(
+            "norm",
+            Kernel("norm", "norm_rows", _NORM_THREADS),
+            (spec.rows, 1, 1),
+            (
+                buffers.hidden,
+                plain(weights["input_norm"]),
+                self.normed,
+                model.hidden_size,
+                model.rms_norm_eps,
+            ),
+        )
+        return [
+            norm,
+            self.qkv.operation(weights["qkv"], self.normed),
+            self._rope(weights, problem.caches[index], self.slots[index]),
+            self._attention(problem.caches[index]),
+            self._combine(buffers.attn_out),
+        ]
+
+    def _rope(self, weights: Weights, cache: PagedKV, slots: Tensor) -> Operation:
+        spec = self.problem.spec
+        has_norms = "q_norm" in weights
+        heads = spec.query_heads + 2 * spec.kv_heads
+        return self.workshop.operation(
+            "rope_kv_write",
+            Kernel(
+                "rope",
+                "rope_kv_write",
+                32 * _ROPE_WARPS,
+                (("HEAD_DIM", spec.model.head_dim),),
+            ),
+            (-(-spec.rows * heads // _ROPE_WARPS), 1, 1),
+            (
+                self.qkv.parts,
+                self.cosines,
+                self.sines,
+                plain(weights["q_norm"]) if has_norms else None,
+                plain(weights["k_norm"]) if has_norms else None,
+                slots,
+                self.queries,
+                cache.key,
+                cache.value,
+                spec.rows,
+                self.qkv.splits,
+                spec.query_heads,
+                spec.kv_heads,
+                spec.model.rms_norm_eps,
+            ),
+        )
+
+    def _attention(self, cache: PagedKV) -> Operation:
+        spec = self.problem.spec
+        dim, rows = spec.model.head_dim, matrix_rows(spec)
+        stages = min(self.tiles, _MOST_STAGES[dim])
+        return self.workshop.operation(
+            "attention",
+            Kernel(
+                "attention",
+                "attention",
+                rows // 16 * 128,
+                (("HEAD_DIM", dim), ("MATRIX_ROWS", rows), ("STAGES", stages)),
+            ),
+            (len(self.mixed), spec.kv_heads, spec.requests),
+            (
+                self.queries,
+                cache.key,
+                cache.value,
+                cache.page_table,
+                self.mixed,
+                self.stats,
+                spec.tokens_per_request,
+                spec.query_heads // spec.kv_heads,
+                spec.page_size,
+                spec.pages_per_request,
+                spec.context,
+                self.tiles,
+                dim**-0.5 * _LOG2_E,
+            ),
+            attention_shared_bytes(dim, rows, stages),
+        )
+
+    def _combine(self, attn_out: Tensor) -> Operation:
+        spec = self.problem.spec
+        dim = spec.model.head_dim
+        return self.workshop.operation(
+            "combine",
+            Kernel("combine", "combine", 512, (("HEAD_DIM", dim),)),
+            (spec.rows * spec.query_heads, 1, 1),
+            (self.mixed, self.stats, attn_out, len(self.mixed)),
+        )
+
+    def o_proj(self, index: int) -> list[Operation]:
+        """The kernels of o_proj_all_reduce of pass `index`."""
+        spec = self.problem.spec
+        buffers = self.problem.buffers[index]
+        weights = self.problem.weights[index]
+        norm = self.workshop.operation(
+            "post_norm",
+            Kernel("norm", "add_norm_rows", _NORM_THREADS),
+            (spec.rows, 1, 1),
+            (
+                self.o.parts,
+                buffers.hidden,
+                plain(weights["post_norm"]),
+                buffers.mid_residual,
+                buffers.mid_hidden,
+                self.o.splits,
+                spec.model.hidden_size,
+                spec.model.rms_norm_eps,
+            ),
+        )
+        return [self.o.operation(weights["o"], buffers.attn_out), norm]
+
+
+def matrix_rows(spec: LayerSpec) -> int:
+    """Rows of the matrices of attention: new rows times heads of a group, padded."""
+    rows = spec.tokens_per_request * spec.query_heads // spec.kv_heads
+    return -(-rows // 16) * 16
+
+
+def attention_shared_bytes(dim: int, rows: int, stages: int) -> int:
+    """Shared memory of a block of attention; as code/attention.cu lays it out."""
+    key, value, shares = 2 * dim + 64, 2 * dim + 16, 2 * TILE_TOKENS + 16
+    return stages * TILE_TOKENS * (key + value) + rows * shares + 4 * rows * 4
+
+
+def make_attention(problem: Problem, workshop: Workshop) -> Attention:
+    """Plan both regions for `problem`, and make their memory."""
+    spec, weights = problem.spec, problem.weights[0]
+    model, rows = spec.model, spec.rows
+    rope = rope_tables(model, problem.positions, torch.float32)
+    half = model.head_dim // 2
+    all_tiles = -(-(spec.context + spec.tokens_per_request) // TILE_TOKENS)
+    heads = spec.kv_heads * spec.requests
+    shape = {
+        "rows": rows,
+        "requests": spec.requests,
+        "heads": spec.query_heads,
+        "kv_heads": spec.kv_heads,
+        "context": spec.context,
+    }
+    choice = workshop.selection.choose("attention", shape)
+    planned = tiles_per_split(all_tiles, heads, workshop.processors)
+    tiles = choice.option("tiles", planned)
+    splits = -(-all_tiles // tiles)
+    bf16 = torch.bfloat16
+    slots = tuple(new_slots(problem, index) for index in range(problem.passes))
+    cosines, sines = (each[:, 0, :half].contiguous() for each in (rope.cos, rope.sin))
+    workshop.constants.extend((*slots, cosines, sines))
+    return Attention(
+        problem=problem,
+        workshop=workshop,
+        qkv=product(workshop, "qkv", weights["qkv"], rows),
+        o=product(workshop, "o_proj", weights["o"], rows),
+        cosines=cosines,
+        sines=sines,
+        slots=slots,
+        normed=workshop.empty(rows, model.hidden_size, dtype=bf16),
+        queries=workshop.empty(rows, spec.query_heads, model.head_dim, dtype=bf16),
+        tiles=tiles,
+        mixed=workshop.empty(splits, rows, spec.query_heads, model.head_dim),
+        stats=workshop.empty(splits, rows, spec.query_heads, 2),
+    )

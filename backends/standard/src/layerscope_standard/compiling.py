@@ -1,0 +1,143 @@
+"""From the CUDA C++ of this package to machine code, by NVRTC and a cache on disk.
+
+No compiler is needed on the user's machine: NVRTC comes with CUDA builds of torch.
+"""
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from layerscope.errors import BackendError
+from layerscope_standard.kernels import Kernel
+
+ARCHITECTURES: Final = {
+    "sm_90": "sm_90a",
+    "sm_100": "sm_100a",
+    "sm_103": "sm_103a",
+    "sm_120": "sm_120a",
+}
+"""What the kernels are compiled for, by the architecture that layerscope tells."""
+
+HEADERS: Final = ("primitives.cuh", "product.cuh", "table.cuh")
+FILES: Final = (
+    *("product", "norm", "rope", "attention", "combine", "routing", "experts"),
+    "draft",
+)
+
+_OPTIONS: Final = ("--std=c++17",)
+
+
+def source(name: str) -> str:
+    """The text of a file of code/, such as ``product.cu``."""
+    folder = files("layerscope_standard") / "code"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def cubin(kernel: Kernel, architecture: str) -> bytes:
+    """The machine code of the file of `kernel`, with its macros.
+
+    Kept in the user's cache under a name made of everything that goes into it.
+
+    Args:
+        kernel: names the file and the macros.
+        architecture: a key of `ARCHITECTURES`.
+
+    Raises:
+        BackendError: it does not compile; with the compiler's first line.
+    """
+    options = _options(kernel, architecture)
+    key = hashlib.sha256()
+    for part in (*map(source, _parts(kernel)), *options, _version()):
+        key.update(f"{len(part)} {part}".encode())
+    kept = cache_folder() / f"{kernel.file}-{key.hexdigest()[:32]}.cubin"
+    with suppress(OSError):
+        return kept.read_bytes()
+    image = _compiled(kernel, options)
+    with suppress(OSError):  # a cache that cannot be written is none
+        _keep(kept, image)
+    return image
+
+
+def cache_folder() -> Path:
+    """Where machine code is kept: below ``XDG_CACHE_HOME``, or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "layerscope" / "cubins"
+
+
+def _keep(path: Path, image: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all, also where two processes compile the same.
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(image)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _parts(kernel: Kernel) -> tuple[str, ...]:
+    return (f"{kernel.file}.cu", *HEADERS)
+
+
+def _options(kernel: Kernel, architecture: str) -> tuple[str, ...]:
+    defines = (f"--define-macro={name}={value}" for name, value in kernel.defines)
+    target = f"--gpu-architecture={ARCHITECTURES[architecture]}"
+    return (*_OPTIONS, target, *defines)
+
+
+@cache
+def _version() -> str:
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def _compiled(kernel: Kernel, options: tuple[str, ...]) -> bytes:
+    from cuda.bindings import nvrtc
+
+    name, *headers = _parts(kernel)
+    program = _checked(
+        nvrtc.nvrtcCreateProgram(
+            source(name).encode(),
+            name.encode(),
+            len(headers),
+            [source(header).encode() for header in headers],
+            [header.encode() for header in headers],
+        )
+    )
+    try:
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        if status.value:
+            msg = f"standard: {name} does not compile: {_log(program)}; report it"
+            raise BackendError(msg)
+        image: bytes = b"\0" * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        _checked(nvrtc.nvrtcGetCUBIN(program, image))
+    finally:
+        _checked(nvrtc.nvrtcDestroyProgram(program))
+    return image
+
+
+def _log(program: Any) -> str:  # noqa: ANN401 (untyped bindings)
+    from cuda.bindings import nvrtc
+
+    log: bytes = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+    _checked(nvrtc.nvrtcGetProgramLog(program, log))
+    lines = log.decode(errors="replace").strip("\0 \n").splitlines()
+    return next((line for line in lines if "error" in line), "no message")
+
+
+def _checked(result: tuple[Any, ...]) -> Any:  # noqa: ANN401 (untyped bindings)
+    status, *values = result
+    if status.value:
+        msg = f"standard: NVRTC failed: {status.name}; report it"
+        raise BackendError(msg)
+    return values[0] if values else None

@@ -1,0 +1,65 @@
+"""What the kernels cannot run, told before anything is made."""
+
+from importlib.util import find_spec
+
+from layerscope.layers.spec import LayerSpec
+from layerscope_standard.attention import matrix_rows
+
+_HEAD_DIMS = (64, 128, 256)
+_MOST_HIDDEN = 8192
+_MOST_MATRIX_ROWS = 128
+_MOST_EXPERTS = 512
+_MOST_TOP_K = 32
+_ALIGNED = 16
+
+
+def needs_communication(spec: LayerSpec) -> str | None:
+    """Why `spec` cannot be measured, if its ranks are real ones; from the name on."""
+    if spec.tp == 1 or spec.shard_shaped:
+        return None
+    return (
+        f"has no communication between the {spec.tp} ranks; measure one rank's slice "
+        "with --shard-shaped"
+    )
+
+
+def missing_packages() -> list[str]:
+    """What it takes to compile and launch, and is not there; no import."""
+    # A parent that is missing is an error to `find_spec`.
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return ["needs cuda-bindings: pip install 'layerscope[cuda]'"]
+    return []
+
+
+def shapes(spec: LayerSpec) -> list[str]:
+    """Every size of `spec` that the kernels are not made for, from the name on."""
+    model = spec.model
+    width = spec.expert_size if model.experts else spec.mlp_size
+    reasons = []
+    if model.head_dim not in _HEAD_DIMS:
+        sizes = ", ".join(map(str, _HEAD_DIMS))
+        reasons.append(f"takes heads of {sizes} elements, not {model.head_dim}")
+    if model.hidden_size > _MOST_HIDDEN:
+        reasons.append(
+            f"takes a hidden size up to {_MOST_HIDDEN}, not {model.hidden_size}"
+        )
+    reasons += [
+        f"takes a {what} that is a multiple of {_ALIGNED}, not {size}"
+        for what, size in (("hidden size", model.hidden_size), ("width", width))
+        if size % _ALIGNED
+    ]
+    rows = matrix_rows(spec)
+    if rows > _MOST_MATRIX_ROWS:
+        reasons.append(
+            f"takes up to {_MOST_MATRIX_ROWS} new rows times query heads of a KV head, "
+            f"not {rows}"
+        )
+    reasons += [
+        f"takes up to {most} {what}, not {count}"
+        for what, count, most in (
+            ("experts", model.experts, _MOST_EXPERTS),
+            ("experts a token", model.experts_per_token, _MOST_TOP_K),
+        )
+        if count > most
+    ]
+    return reasons

@@ -1,0 +1,79 @@
+"""What the parts of a layer are made with: a launcher, memory, and choices."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from layerscope.layers.weights import BlockScaled
+from layerscope_standard.kernels import Argument, Kernel, Launch, Launcher, Operation
+from layerscope_standard.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Shared by all passes of one problem."""
+
+    launcher: Launcher
+    device: torch.device
+    processors: int
+    """Of the device."""
+
+    selection: Selection
+    scratch: list[Tensor] = field(default_factory=list)
+    """What kernels hand to each other; passes share it."""
+
+    constants: list[Tensor] = field(default_factory=list)
+    """What was made when the layer was built, and is only read since."""
+
+    @property
+    def device_bytes(self) -> int:
+        """Of all memory that was made."""
+        return sum(each.nbytes for each in (*self.scratch, *self.constants))
+
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """New memory for what one kernel hands to another."""
+        made = torch.empty(*shape, dtype=dtype, device=self.device)
+        self.scratch.append(made)
+        return made
+
+    def operation(
+        self,
+        role: str,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        args: tuple[Argument, ...],
+        shared_bytes: int = 0,
+    ) -> Operation:
+        """One launch, prepared."""
+        launch = Launch(kernel, grid, args, shared_bytes)
+        return Operation(role, self.launcher.prepare(launch))
+
+
+def stored(weight: Tensor | BlockScaled) -> tuple[Tensor, Tensor | None]:
+    """The values of `weight` as stored, and its scales, if any."""
+    if isinstance(weight, BlockScaled):
+        return weight.data, weight.scale
+    return weight, None
+
+
+def plain(weight: Tensor | BlockScaled) -> Tensor:
+    """A weight that is never block-scaled.
+
+    Raises:
+        TypeError: it is.
+    """
+    if isinstance(weight, BlockScaled):
+        msg = "norms and routers are stored in the type of the activations"
+        raise TypeError(msg)
+    return weight
+
+
+def suffix(weight: Tensor | BlockScaled) -> str:
+    """How kernels for weights of this type end."""
+    return "fp8" if isinstance(weight, BlockScaled) else "bf16"
+
+
+def unit(weight: Tensor | BlockScaled) -> int:
+    """Elements of k that a warp takes at a time."""
+    return 64 if isinstance(weight, BlockScaled) else 32

@@ -1,0 +1,101 @@
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="the cuda extra is not installed")
+
+from backends.standard.tests.emulation import KERNELS
+from layerscope.errors import BackendError
+from layerscope_standard import compiling
+from layerscope_standard.compiling import ARCHITECTURES, FILES, HEADERS
+from layerscope_standard.kernels import Kernel
+
+Defines = tuple[tuple[str, int], ...]
+
+USUAL: Final[dict[str, Defines]] = {
+    "product": (("TILES", 1),),
+    "norm": (),
+    "rope": (("HEAD_DIM", 128),),
+    "attention": (("HEAD_DIM", 128), ("MATRIX_ROWS", 48), ("STAGES", 1)),
+    "combine": (("HEAD_DIM", 128),),
+    "routing": (("LANE_EXPERTS", 4), ("MOST_PAIRS", 64)),
+    "experts": (("TILES", 1),),
+    "draft": (("RANK", 256),),
+}
+UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
+    ("product", (("TILES", 2),)),
+    ("experts", (("TILES", 2),)),
+    ("rope", (("HEAD_DIM", 64),)),
+    ("rope", (("HEAD_DIM", 256),)),
+    ("attention", (("HEAD_DIM", 64), ("MATRIX_ROWS", 16), ("STAGES", 3))),
+    ("attention", (("HEAD_DIM", 256), ("MATRIX_ROWS", 128), ("STAGES", 2))),
+    ("combine", (("HEAD_DIM", 64),)),
+    ("combine", (("HEAD_DIM", 256),)),
+    ("routing", (("LANE_EXPERTS", 16), ("MOST_PAIRS", 256))),
+    ("draft", (("RANK", 64),)),
+)
+
+
+def kernel(file: str, defines: Defines) -> Kernel:
+    """The first kernel of a file."""
+    return Kernel(file, KERNELS[file][0], 32, defines)
+
+
+def test_every_file_is_known() -> None:
+    """What compiles here is all there is."""
+    folder = Path(compiling.__file__).parent / "code"
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    assert names == {*HEADERS, *(f"{name}.cu" for name in FILES)}
+    assert set(FILES) == USUAL.keys() == KERNELS.keys()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("file", FILES)
+def test_every_kernel_compiles(file: str, architecture: str) -> None:
+    """For every architecture that the backend names, without a GPU."""
+    image = compiling.cubin(kernel(file, USUAL[file]), architecture)
+    assert image.startswith(b"\x7fELF")
+    assert all(name.encode() in image for name in KERNELS[file])
+
+
+@pytest.mark.parametrize(("file", "defines"), UNUSUAL)
+def test_unusual_sizes_compile(file: str, defines: Defines) -> None:
+    """The ends of what the limits allow."""
+    image = compiling.cubin(kernel(file, defines), "sm_90")
+    assert image.startswith(b"\x7fELF")
+
+
+def test_machine_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time nothing is compiled; other macros are another file."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    combine = kernel("combine", USUAL["combine"])
+    image = compiling.cubin(combine, "sm_90")
+    (kept,) = (tmp_path / "layerscope" / "cubins").iterdir()
+    assert kept.read_bytes() == image
+    with monkeypatch.context() as patch:
+        patch.delattr(compiling, "_compiled")
+        assert compiling.cubin(combine, "sm_90") == image
+    compiling.cubin(kernel("combine", (("HEAD_DIM", 64),)), "sm_90")
+    assert len(list(kept.parent.iterdir())) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The kernel is compiled all the same."""
+    occupied = tmp_path / "file"
+    occupied.write_text("", encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
+    image = compiling.cubin(kernel("combine", USUAL["combine"]), "sm_90")
+    assert image.startswith(b"\x7fELF")
+
+
+def test_what_does_not_compile_is_one_line() -> None:
+    """Names the file and the compiler's first error."""
+    with pytest.raises(BackendError) as caught:
+        compiling.cubin(kernel("combine", ()), "sm_90")
+    line = str(caught.value)
+    assert line.startswith("standard: combine.cu does not compile: combine.cu(")
+    assert 'identifier "HEAD_DIM" is undefined' in line
+    assert "\n" not in line
