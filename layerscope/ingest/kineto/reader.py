@@ -25,6 +25,11 @@ _CLAMPED_NS: Final = 3_600 * 10**9
 _IN_WORK_ITEMS: Final = "hipExtModuleLaunchKernel"
 """The call whose grid counts work-items; all others count blocks."""
 
+_ASKED: Final = "nccl:"
+"""How PyTorch begins the name of a range in which it asks NCCL for something."""
+
+_BY_NCCL: Final = "(?i)nccl|rccl"
+
 _DEVICES: Final = {"mtia": "an MTIA accelerator", "hpu": "a Gaudi accelerator"}
 """How categories begin of devices whose events are others than those of GPUs."""
 
@@ -58,7 +63,7 @@ def read(content: Content, log: TraceLog, progress: Progress) -> Trace:
     _check_devices(content, selection, rows)
     _note_launches(rows, log)
     rows = Rows(
-        kernels=_with_blocks(rows, log),
+        kernels=_with_collectives(_with_blocks(rows, log), rows),
         calls=_without_clamped(rows.calls, rows, log),
         ranges=_without_clamped(rows.ranges, rows, log),
     )
@@ -121,6 +126,33 @@ def _note_launches(rows: Rows, log: TraceLog) -> None:
     without = kernels.join(rows.calls, on="correlation", how="anti")
     what = "kernels whose launch is not in the file (cut window, or lost)"
     log.add("doubted", what, without.height, about="launches missing")
+
+
+def _with_collectives(kernels: pl.DataFrame, rows: Rows) -> pl.DataFrame:
+    """Kernels that know their collective from the range in which they were launched.
+
+    A kernel of NCCL that only sends and receives may be an all-to-all or not. Traces
+    without parameters of collectives still have ranges such as ``nccl:all_to_all``.
+    """
+    asked = rows.ranges.filter(pl.col("name").str.starts_with(_ASKED)).select(
+        "thread", "start_ns", "end_ns", asked=pl.col("name").str.strip_prefix(_ASKED)
+    )
+    if asked.is_empty():
+        return kernels
+    calls = rows.calls.select("correlation", "thread", "start_ns").drop_nulls()
+    launched = (
+        calls.unique("correlation")
+        .sort("start_ns")
+        .join_asof(asked.drop_nulls().sort("start_ns"), on="start_ns", by="thread")
+        .filter(pl.col("start_ns") <= pl.col("end_ns"))
+        .select("correlation", "asked")
+    )
+    told = pl.when(pl.col("name").str.contains(_BY_NCCL)).then("asked")
+    return (
+        kernels.join(launched, on="correlation", how="left", maintain_order="left")
+        .with_columns(collective=pl.coalesce("collective", told))
+        .drop("asked")
+    )
 
 
 def _with_blocks(rows: Rows, log: TraceLog) -> pl.DataFrame:

@@ -306,6 +306,20 @@ def test_collectives_are_told(tmp_path: Path) -> None:
     ]
 
 
+def test_collectives_without_parameters_are_told_by_ranges(tmp_path: Path) -> None:
+    """Only kernels of NCCL, and only those that were launched in such a range."""
+    annotation = span("user_annotation", "nccl:all_to_all", 10.0, 5.0)
+    events = [
+        annotation,
+        *(launch(1, 11.0), launch(2, 12.0), launch(3, 15.5)),
+        kernel("ncclKernel_SendRecv", 20.0, 4.0, correlation=1),
+        kernel("copy_kernel", 24.0, 1.0, correlation=2),
+        kernel("ncclKernel_SendRecv", 25.0, 4.0, correlation=3),
+    ]
+    trace = read(tmp_path, document(events))
+    assert trace.kernels["collective"].to_list() == ["all_to_all", None, None]
+
+
 def test_calls_that_launched_nothing_are_left_out(tmp_path: Path) -> None:
     """Only what device work is linked to is a call of the trace."""
     events = [launch(1, 0), launch(2, 1), kernel("gemm", 2, 1, correlation=2)]
