@@ -50,7 +50,7 @@ def command(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say why one arm is faster, or how a run or trace differs from another."""
+    """Say why one arm is faster, or how runs or traces differ."""
     from layerscope.cli.output import print_report
     from layerscope.report.across_runs import compare_runs
     from layerscope.report.comparison import compare_arms

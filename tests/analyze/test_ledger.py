@@ -76,6 +76,7 @@ Unit: TypeAlias = tuple[str, str, tuple[int, ...], tuple[int, ...], int]
 Sides: TypeAlias = tuple[list[Kernel], list[Kernel], Lines]
 
 MIRRORED = {"split": "merged", "added": "removed"}
+SEPARATE = [cause for cause in Cause if cause is not Cause.MIXED]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def planted(units: list[Unit]) -> Planted:
     """Chains that differ by the causes drawn, one after the other."""
     first = Kernel("attention", "first", 2_000, 100)
     begin = [first, first._replace(name="second")]
-    made = Planted([*begin], [*begin], dict.fromkeys(Cause, 0.0))
+    made = Planted([*begin], [*begin], dict.fromkeys(SEPARATE, 0.0))
     for index, unit in enumerate(units):
         bases, others, lines = plant(index, unit)
         made.base.extend(bases)
