@@ -143,7 +143,12 @@ def _with_collectives(kernels: pl.DataFrame, rows: Rows) -> pl.DataFrame:
     launched = (
         calls.unique("correlation")
         .sort("start_ns")
-        .join_asof(asked.drop_nulls().sort("start_ns"), on="start_ns", by="thread")
+        .join_asof(
+            asked.drop_nulls().sort("start_ns"),
+            on="start_ns",
+            by="thread",
+            check_sortedness=False,  # it cannot be checked by thread; they are sorted
+        )
         .filter(pl.col("start_ns") <= pl.col("end_ns"))
         .select("correlation", "asked")
     )
