@@ -20,9 +20,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "profile Measure a decoder layer, or your own code, by region." in lines
     assert "show Print the report of a recorded run." in lines
-    assert "compare Say why one arm is faster, or how runs or traces differ." in (
-        lines
-    )
+    assert "compare Say why one arm is faster, or how runs or traces differ." in (lines)
     assert "analyze Find the layers in a trace of a model, and what it waits for." in (
         lines
     )
