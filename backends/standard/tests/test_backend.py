@@ -97,6 +97,7 @@ def test_the_emulated_backend_keeps_the_contract(bench: Bench, spec: LayerSpec) 
     """The whole chain of either family, on a CPU."""
     emulated = replace(
         BACKEND,
+        name="emulated",  # no entry point is of that name
         requires=replace(BACKEND.requires, device_types=(), architectures=()),
         switches=(),
         build=lambda context: BuiltLayer(context.problem, bench.workshop()),
