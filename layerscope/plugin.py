@@ -219,7 +219,8 @@ class Requires:
         ):
             if allowed and value not in allowed:
                 names = ", ".join(str(item) for item in allowed)
-                reasons.append(f"needs {what} {names}, not {value}")
+                has = f"not {value}" if value else "and this device has none"
+                reasons.append(f"needs {what} {names}, {has}")
         if self.max_rows is not None and spec.rows > self.max_rows:
             reasons.append(f"runs at most {self.max_rows} rows, not {spec.rows}")
         if device.processors < self.processors:

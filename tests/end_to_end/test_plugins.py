@@ -46,7 +46,7 @@ CHOOSY = """
     )
 """
 REFUSED = (
-    "needs architecture gfx950, not ",
+    "needs architecture gfx950, and this device has none",
     "runs at most 4 rows, not 6",
     "needs patience: wait for a year",
 )
