@@ -77,9 +77,8 @@ def _keep(path: Path, image: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(image)
         Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(name).unlink(missing_ok=True)  # where it was not moved
 
 
 def _parts(kernel: Kernel) -> tuple[str, ...]:
