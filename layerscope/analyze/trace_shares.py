@@ -122,8 +122,9 @@ def _without_before(swept: pl.DataFrame) -> pl.DataFrame:
 def in_steps(swept: pl.DataFrame) -> pl.DataFrame:
     """The kernels of steps, with the gaps between steps under the region `BETWEEN`.
 
-    The gap before the first step of a device is none: nothing tells what was waited
-    for.
+    The gap before step 0 of a device is none: nothing tells what was waited for. Steps
+    keep their numbers where some are left out, so each is told alike beside the others
+    and without them.
 
     Args:
         swept: from `swept_kernels`, or more columns of the same.
@@ -135,7 +136,7 @@ def in_steps(swept: pl.DataFrame) -> pl.DataFrame:
     if within.is_empty():
         return swept
     begins = pl.int_range(pl.len()).over("device", "step") == 0
-    is_first = begins & (pl.col("step") == pl.col("step").min().over("device"))
+    is_first = begins & (pl.col("step") == 0)
     gap = pl.col("gap_ns")
     is_between = begins & (gap > 0)
     return within.with_columns(

@@ -79,10 +79,9 @@ def _parser(content: Content) -> Callable[[bytes], Any]:
             TracePacket,
         )
     except ModuleNotFoundError as error:
-        lacking, *_ = (error.name or "perfetto").split(".")
         msg = (
-            f"reading {content.name}, a trace of Perfetto, needs {lacking}; "
-            "pip install 'layerscope[perfetto]'"
+            f"{content.name} is a trace of Perfetto, which cannot be read without "
+            "its library; pip install 'layerscope[perfetto]'"
         )
         raise InputError(msg) from error
 

@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,16 @@ def test_gaps_that_durations_hold() -> None:
     assert found[0].reason == "durations hold gaps"
     waits = judged([at(0, 60), at(100, 60)], *late(100), why_few_gaps="as before")
     assert (waits[0].verdict, waits[0].reason) == ("waits: late launches", "")
+
+
+def test_a_kind_of_steps_is_judged_alike_beside_others_and_without_them() -> None:
+    """The gap before its first step is between steps; only step 0 has none before."""
+    rows = [at(0, 60, step_kind="prefill"), at(100, 60, step=1), at(160, 10, step=1)]
+    caused = gap_causes(launched(rows, *late(100)), ranges())
+    beside = verdicts(caused, Trust(notes=()))
+    alone = verdicts(caused.filter(pl.col("step") == 1), Trust(notes=()))
+    assert alone == beside[1:]
+    assert alone[0].parts == {Part.COMPUTE: 70, Part.BETWEEN: 40}
 
 
 def test_kinds_of_steps_are_apart() -> None:

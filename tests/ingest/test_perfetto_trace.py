@@ -293,7 +293,7 @@ def test_the_missing_package_is_named(
     name = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
-        InputError, match=r"needs perfetto; pip install 'layerscope\[perfetto\]'"
+        InputError, match=r"without its library; pip install 'layerscope\[perfetto\]'"
     ):
         read(path)
 
