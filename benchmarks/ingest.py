@@ -47,6 +47,9 @@ print(json.dumps({
     "processor_s": used.ru_utime + used.ru_stime,
     "peak_mb": used.ru_maxrss / 1e3,
     "parsing_mb": watch.parsing_kb / 1e3,
+    "frames_mb": sum(
+        frame.estimated_size() for frame in (trace.kernels, trace.calls, trace.ranges)
+    ) / 1e6,
     "kernels": kernels.height,
     "kernel_ns": kernels["duration_ns"].sum(),
     "idle_ns": sweep(kernels, ["device"])["gap_ns"].sum(),
@@ -93,6 +96,9 @@ class Reading:
     parsing_mb: float | None = None
     """Peak when the last byte had been read."""
 
+    frames_mb: float | None = None
+    """Of what was read, as it is handed on: it grows with the trace."""
+
 
 def main() -> None:
     """Write traces of several sizes, have them read, and print what that took."""
@@ -104,7 +110,7 @@ def main() -> None:
     parser.add_argument("--hta", type=Path, help="a Python that has HTA 0.5.0")
     parser.add_argument("--folder", type=Path, help="for traces; needs 1 GB")
     options = parser.parse_args()
-    print(f"{'reader':16} {'time':>8} {'processor':>10} {'peak':>9} {'parsing':>9}")
+    print(f"{'reader':16} {'time':>8} {'processor':>10} {'peak':>9} {'parsing':>9} {'frames':>9}")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for size in options.sizes:
             for name in (f"{size}x.json", f"{size}x.json.gz"):
@@ -144,7 +150,8 @@ def reading(python: Path, code: str, path: Path) -> Reading:
 
 def show(reader: str, found: Reading, truth: Truth) -> None:
     """Print one reading, and what it has wrong."""
-    parsing = "" if found.parsing_mb is None else f"{found.parsing_mb:6.0f} MB"
+    own = (found.parsing_mb, found.frames_mb)
+    parsing = " ".join(f"{size:6.0f} MB" for size in own if size is not None)
     print(
         f"  {reader:14} {found.read_s:6.2f} s {found.processor_s:8.2f} s "
         f"{found.peak_mb:6.0f} MB {parsing}"
