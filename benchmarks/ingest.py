@@ -110,7 +110,8 @@ def main() -> None:
     parser.add_argument("--hta", type=Path, help="a Python that has HTA 0.5.0")
     parser.add_argument("--folder", type=Path, help="for traces; needs 1 GB")
     options = parser.parse_args()
-    print(f"{'reader':16} {'time':>8} {'processor':>10} {'peak':>9} {'parsing':>9} {'frames':>9}")
+    heads = "".join(f"{name:>10}" for name in ("peak", "parsing", "frames"))
+    print(f"{'reader':16} {'time':>8} {'processor':>10}{heads}")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for size in options.sizes:
             for name in (f"{size}x.json", f"{size}x.json.gz"):
