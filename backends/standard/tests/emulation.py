@@ -6,7 +6,7 @@ See emulated/primitives.cuh for what that checks.
 import ctypes
 import hashlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +52,9 @@ class EmulatedLauncher:
     folder: Path
     """Where libraries are kept."""
 
+    kernels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: KERNELS)
+    """Of every file, also of packages that build on this one."""
+
     launched: list[Launch] = field(default_factory=list)
     """All that was enqueued, in order."""
 
@@ -76,8 +79,9 @@ class EmulatedLauncher:
     def _compiled(self, kernel: Kernel) -> Callable[..., int]:
         texts = [PRIMITIVES.read_text(encoding="utf-8")]
         texts += [source(name) for name in HEADERS[1:]]
-        texts.append(source(f"{kernel.file}.cu"))
-        texts += [_RUN.format(name=name) for name in KERNELS[kernel.file]]
+        own = (*kernel.headers, f"{kernel.file}.cu")
+        texts += [source(name, kernel.package) for name in own]
+        texts += [_RUN.format(name=name) for name in self.kernels[kernel.file]]
         text = "\n".join(texts)
         lines = (line for line in text.splitlines() if not line.startswith(_SKIPPED))
         key = hashlib.sha256(f"{kernel.defines} {text}".encode()).hexdigest()[:24]
@@ -95,10 +99,12 @@ class EmulatedLauncher:
 _SKIPPED: Final = ("#pragma once", '#include "')
 
 
-def workshop_on(folder: Path) -> Workshop:
+def workshop_on(
+    folder: Path, kernels: Mapping[str, tuple[str, ...]] = KERNELS
+) -> Workshop:
     """What layers and drafts on the emulated device are made with."""
     return Workshop(
-        launcher=EmulatedLauncher(folder),
+        launcher=EmulatedLauncher(folder, kernels),
         device=torch.device("cpu"),
         processors=PROCESSORS,
         selection=Selection(),

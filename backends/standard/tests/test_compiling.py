@@ -14,7 +14,7 @@ from layerscope_standard.kernels import Kernel
 Defines = tuple[tuple[str, int], ...]
 
 USUAL: Final[dict[str, Defines]] = {
-    "product": (("TILES", 1),),
+    "product": (("TILES", 1), ("DEPTH", 4)),
     "norm": (),
     "rope": (("HEAD_DIM", 128),),
     "attention": (("HEAD_DIM", 128), ("MATRIX_ROWS", 48), ("STAGES", 1)),
@@ -24,7 +24,10 @@ USUAL: Final[dict[str, Defines]] = {
     "draft": (("RANK", 256),),
 }
 UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
-    ("product", (("TILES", 2),)),
+    ("product", (("TILES", 2), ("DEPTH", 8))),
+    ("product", (("TILES", 1), ("DEPTH", 4), ("TRIGGER", 1), ("LOADS_EARLY", 1))),
+    ("norm", (("TRIGGER", 1), ("LOADS_EARLY", 1))),
+    ("rope", (("HEAD_DIM", 128), ("TRIGGER", 1), ("LOADS_EARLY", 1))),
     ("experts", (("TILES", 2),)),
     ("rope", (("HEAD_DIM", 64),)),
     ("rope", (("HEAD_DIM", 256),)),

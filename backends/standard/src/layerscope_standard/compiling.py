@@ -23,7 +23,7 @@ ARCHITECTURES: Final = {
 }
 """What the kernels are compiled for, by the architecture that layerscope tells."""
 
-HEADERS: Final = ("primitives.cuh", "product.cuh", "table.cuh")
+HEADERS: Final = ("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh")
 FILES: Final = (
     *("product", "norm", "rope", "attention", "combine", "routing", "experts"),
     "draft",
@@ -32,9 +32,9 @@ FILES: Final = (
 _OPTIONS: Final = ("--std=c++17",)
 
 
-def source(name: str) -> str:
-    """The text of a file of code/, such as ``product.cu``."""
-    folder = files("layerscope_standard") / "code"
+def source(name: str, package: str = "layerscope_standard") -> str:
+    """The text of a file of code/ of `package`, such as ``product.cu``."""
+    folder = files(package) / "code"
     return (folder / name).read_text(encoding="utf-8")
 
 
@@ -52,7 +52,7 @@ def cubin(kernel: Kernel, architecture: str) -> bytes:
     """
     options = _options(kernel, architecture)
     key = hashlib.sha256()
-    for part in (*map(source, _parts(kernel)), *options, _version()):
+    for part in (*_parts(kernel).values(), *options, _version()):
         key.update(f"{len(part)} {part}".encode())
     kept = cache_folder() / f"{kernel.file}-{key.hexdigest()[:32]}.cubin"
     with suppress(OSError):
@@ -81,8 +81,13 @@ def _keep(path: Path, image: bytes) -> None:
         Path(name).unlink(missing_ok=True)  # where it was not moved
 
 
-def _parts(kernel: Kernel) -> tuple[str, ...]:
-    return (f"{kernel.file}.cu", *HEADERS)
+def _parts(kernel: Kernel) -> dict[str, str]:
+    """The file of `kernel`, and all that it may include, by name."""
+    own = (f"{kernel.file}.cu", *kernel.headers)
+    return {
+        **{name: source(name, kernel.package) for name in own},
+        **{name: source(name) for name in HEADERS},
+    }
 
 
 def _options(kernel: Kernel, architecture: str) -> tuple[str, ...]:
@@ -102,13 +107,14 @@ def _version() -> str:
 def _compiled(kernel: Kernel, options: tuple[str, ...]) -> bytes:
     from cuda.bindings import nvrtc
 
-    name, *headers = _parts(kernel)
+    parts = _parts(kernel)
+    name, *headers = parts
     program = _checked(
         nvrtc.nvrtcCreateProgram(
-            source(name).encode(),
+            parts[name].encode(),
             name.encode(),
             len(headers),
-            [source(header).encode() for header in headers],
+            [parts[header].encode() for header in headers],
             [header.encode() for header in headers],
         )
     )

@@ -28,6 +28,12 @@ class Kernel:
     defines: tuple[tuple[str, int], ...] = ()
     """Macros that the file needs."""
 
+    package: str = "layerscope_standard"
+    """Whose code/ has the file, and any headers that it names."""
+
+    headers: tuple[str, ...] = ()
+    """Those of `package` that the file includes beside the ones of this package."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -38,6 +44,9 @@ class Launch:
     args: tuple[Argument, ...]
     shared_bytes: int = 0
     """Dynamic shared memory of a block."""
+
+    cooperative: bool = False
+    """Whether all blocks must be resident at once; never launched programmatically."""
 
 
 class Launcher(Protocol):

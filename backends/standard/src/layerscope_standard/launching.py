@@ -45,9 +45,10 @@ class CudaLauncher:
         config.blockDimX = launch.kernel.threads
         config.blockDimY = config.blockDimZ = 1
         config.sharedMemBytes = launch.shared_bytes
-        if self._programmatic:
-            config.attrs = [_programmatic()]
-            config.numAttrs = 1
+        attributes = [_programmatic()] if self._programmatic else []
+        if launch.cooperative:
+            attributes = [_cooperative()]
+        config.attrs, config.numAttrs = attributes, len(attributes)
         args = packed(launch.args)
 
         def enqueue() -> None:
@@ -79,6 +80,15 @@ def _programmatic() -> Any:  # noqa: ANN401 (untyped bindings)
     names = driver.CUlaunchAttributeID
     attribute.id = names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
     attribute.value.programmaticStreamSerializationAllowed = 1
+    return attribute
+
+
+def _cooperative() -> Any:  # noqa: ANN401 (untyped bindings)
+    from cuda.bindings import driver
+
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    attribute.value.cooperative = 1
     return attribute
 
 

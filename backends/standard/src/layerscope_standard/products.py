@@ -1,6 +1,7 @@
 """Products with a few rows: qkv, the output projection, the router."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from layerscope_standard.splitting import (
     units_of,
 )
 from layerscope_standard.workshop import Workshop, plain, stored, suffix, unit
+
+_DEPTH: Final = 4
+"""Units of k whose weights a warp has in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Product:
                 "product",
                 f"product_{suffix(weight)}",
                 32 * PRODUCT_WARPS,
-                (("TILES", tiles),),
+                (("TILES", tiles), ("DEPTH", self.choice.option("depth", _DEPTH))),
             ),
             (-(-outputs // (tiles * TILE_OUTPUTS)), self.splits, 1),
             (values, scales, rows, self.parts, count, outputs, values.shape[-1]),

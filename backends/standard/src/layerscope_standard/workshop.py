@@ -1,6 +1,7 @@
 """What the parts of a layer are made with: a launcher, memory, and choices."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ class Workshop:
     """Of the device."""
 
     selection: Selection
+    turns: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    """Macros of code/turns.cuh by role, for backends that start kernels early."""
+
     scratch: list[Tensor] = field(default_factory=list)
     """What kernels hand to each other; passes share it."""
 
@@ -46,7 +50,9 @@ class Workshop:
         shared_bytes: int = 0,
     ) -> Operation:
         """One launch, prepared."""
-        launch = Launch(kernel, grid, args, shared_bytes)
+        turns = self.turns.get(role, ())
+        timed = replace(kernel, defines=(*kernel.defines, *turns))
+        launch = Launch(timed, grid, args, shared_bytes)
         return Operation(role, self.launcher.prepare(launch))
 
 

@@ -60,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(MATRIX_ROWS / 16 * 32 * kWarps, 1) 
     DYNAMIC_SHARED(shared);
     unsigned char* shares = shared + STAGES * kStageBytes;
     float* reduced = (float*)(shares + MATRIX_ROWS * kShareStride);  // [4][rows]
-    wait_for_predecessor();
+    begin_turn();
+    if constexpr (!LOADS_EARLY) wait_turn();
 
     const int split = blockIdx.x, kv_head = blockIdx.y, request = blockIdx.z;
     const int kv_heads = gridDim.y, query_heads = kv_heads * group;
@@ -85,8 +86,17 @@ extern "C" __global__ void __launch_bounds__(MATRIX_ROWS / 16 * 32 * kWarps, 1) 
             close_copies();
         }
     };
+    // What earlier steps have written may be loaded early, tokens of this one may not.
+    bool waits = LOADS_EARLY;
 #pragma unroll
-    for (int tile = 0; tile < STAGES; ++tile) fetch(tile);
+    for (int tile = 0; tile < STAGES; ++tile) {
+        if (waits && (first_tile + tile + 1) * kTokens > context) {
+            wait_turn();
+            waits = false;
+        }
+        fetch(tile);
+    }
+    if (waits) wait_turn();
 
     uint4 query[kSteps][2];
     int limit[2];
@@ -216,5 +226,5 @@ extern "C" __global__ void __launch_bounds__(MATRIX_ROWS / 16 * 32 * kWarps, 1) 
             *(float2*)(parts + to * HEAD_DIM + (warp * kSlices + slice) * 8 + 2 * t) =
                 make_float2(mixed[slice][2 * half], mixed[slice][2 * half + 1]);
     }
-    trigger_dependents();
+    end_turn();
 }

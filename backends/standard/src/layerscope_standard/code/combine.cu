@@ -9,7 +9,8 @@ constexpr int kDepth = 9;                    // splits that a group loads at onc
 extern "C" __global__ void __launch_bounds__(kThreads) combine(
         const float* parts, const float2* stats, bf16* out, int splits) {
     __shared__ float mixes[kGroups][HEAD_DIM], greatests[kGroups], totals[kGroups];
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
     const long long place = blockIdx.x, places = gridDim.x;
     float greatest = -kInfinity, total = 0.0f, mixed[4] = {};
@@ -60,5 +61,5 @@ extern "C" __global__ void __launch_bounds__(kThreads) combine(
         }
         out[place * HEAD_DIM + threadIdx.x] = narrow(mix / sum);
     }
-    trigger_dependents();
+    end_turn();
 }

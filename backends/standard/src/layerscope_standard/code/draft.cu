@@ -39,7 +39,8 @@ __device__ __forceinline__ void draft_token(
     constexpr int kUnits = RANK / kUnit<kFp8>, kVector = kFp8 ? 16 : 8;
     __shared__ Key shared[kWarps][kMostRows];
     __shared__ bool is_last;
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     uint4 row[kUnits][2];
     const bool has_row = g < requests;
@@ -119,7 +120,7 @@ __device__ __forceinline__ void draft_token(
             chosen[threadIdx.x] = 0xffffffffu - (unsigned)(of_all & 0xffffffffu);
         if (threadIdx.x == 0) *ended = 0;
     }
-    trigger_dependents();
+    end_turn();
 }
 
 #define DRAFT(NAME, FP8)                                                               \

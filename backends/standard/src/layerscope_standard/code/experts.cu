@@ -17,7 +17,8 @@ __device__ __forceinline__ void gate_up(
         bf16* active, int width, int inputs, int top_k) {
     __shared__ float shared[kUpWarps][TILES][kTileSums];
     __shared__ int pairs[kMostRows];
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
     const int* entry = table + kHead + blockIdx.y * kEntry;
     const int used = load_handed_int(table), expert = load_handed_int(entry);
@@ -65,7 +66,7 @@ __device__ __forceinline__ void gate_up(
         active[(long long)pairs[n] * width + output] =
             narrow(gate / (1.0f + expf(-gate)) * up);
     }
-    trigger_dependents();
+    end_turn();
 }
 
 // The residual plus the weighted sum of the experts' outputs in the order of their
@@ -81,7 +82,8 @@ __device__ __forceinline__ void down(
     float* sums_of_pairs = (float*)dynamic;  // [parts][pairs][kRowStride]
     float* shares = sums_of_pairs + parts * all_pairs * kRowStride;
     int* entries = (int*)(shares + all_pairs);
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int used = load_handed_int(table);
     for (int i = threadIdx.x; i < most_experts * kEntry; i += 32 * kDownWarps)
@@ -137,7 +139,7 @@ __device__ __forceinline__ void down(
         const long long at = (long long)row * outputs + output;
         out[at] = narrow(low_half(load_handed_half(residual + at)) + sum);
     }
-    trigger_dependents();
+    end_turn();
 }
 
 #define EXPERTS(SUFFIX, FP8)                                                           \

@@ -42,7 +42,8 @@ template <bool kAdds>
 __device__ __forceinline__ void norm(
         const float* parts, const bf16* residual, const bf16* weight, bf16* summed,
         bf16* normed, int splits, int size, float eps) {
-    wait_for_predecessor();
+    begin_turn();
+    if constexpr (!LOADS_EARLY) wait_turn();
     const long long row = blockIdx.x, rows = gridDim.x;
     Four values[kMostVectors] = {}, weights[kMostVectors] = {};
     float squares = 0.0f;
@@ -50,9 +51,15 @@ __device__ __forceinline__ void norm(
     for (int n = 0; n < kMostVectors; ++n) {
         if (n * kThreads * kVector >= size) break;
         const int at = (n * kThreads + threadIdx.x) * kVector;
+        weights[n] = floats_of(load_constant_pair(weight + at, at < size));
+    }
+    if constexpr (LOADS_EARLY) wait_turn();
+#pragma unroll
+    for (int n = 0; n < kMostVectors; ++n) {
+        if (n * kThreads * kVector >= size) break;
+        const int at = (n * kThreads + threadIdx.x) * kVector;
         const bool is_there = at < size;
         values[n] = floats_of(load_handed_pair(residual + row * size + at, is_there));
-        weights[n] = floats_of(load_constant_pair(weight + at, is_there));
         if constexpr (kAdds) {
             Four added = {};
 #pragma unroll 4
@@ -86,7 +93,7 @@ __device__ __forceinline__ void norm(
                 make_uint2(pack(kept.at[0], kept.at[1]), pack(kept.at[2], kept.at[3]));
         }
     }
-    trigger_dependents();
+    end_turn();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) norm_rows(

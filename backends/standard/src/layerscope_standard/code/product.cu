@@ -1,18 +1,20 @@
 // A plain product: qkv, the output projection, the router.
 //
 // A block takes TILES tiles of 16 outputs and one of `gridDim.y` parts of k, which its
-// warps share. Parts are added by the kernel that reads them.
+// warps share. Parts are added by the kernel that reads them. A warp has the weights of
+// DEPTH units in flight at once.
 #include "product.cuh"
 
 constexpr int kWarps = 8;
-constexpr int kDepth = 4;
+constexpr int kDepth = DEPTH;
 
 template <bool kFp8>
 __device__ __forceinline__ void product(
         const void* weights, const float* scales, const bf16* rows, float* parts,
         int row_count, int outputs, int inputs) {
     __shared__ float shared[kWarps][TILES][kTileSums];
-    wait_for_predecessor();
+    begin_turn();
+    if constexpr (!LOADS_EARLY) wait_turn();
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
     const int first = blockIdx.x * TILES * kOutputs;
     Output own[TILES][2];
@@ -28,9 +30,10 @@ __device__ __forceinline__ void product(
     }
     const int units = units_of<kFp8>(inputs), splits = gridDim.y, split = blockIdx.y;
     const bool has_row = g < row_count;
-    accumulate<kFp8, TILES, kDepth>(
+    accumulate<kFp8, TILES, kDepth, LOADS_EARLY>(
         sums, own, rows + (has_row ? g * inputs : 0), has_row, inputs,
         units * split / splits + warp, units * (split + 1) / splits, kWarps);
+    if constexpr (LOADS_EARLY) wait_turn();  // also where a warp has had no unit
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) store_sums(shared[warp][tile], sums[tile]);
     __syncthreads();
@@ -44,7 +47,7 @@ __device__ __forceinline__ void product(
         for (int w = 0; w < kWarps; ++w) sum += shared[w][tile][row * kRowStride + column];
         parts[((long long)split * row_count + row) * outputs + output] = sum;
     }
-    trigger_dependents();
+    end_turn();
 }
 
 #define PRODUCT(NAME, FP8)                                                           \

@@ -6,7 +6,7 @@
 // bytes are used where they arrive: thread 4 g + t has k of t of output rows g, g + 8
 // and of activation row g.
 #pragma once
-#include "primitives.cuh"
+#include "turns.cuh"
 
 constexpr int kOutputs = 16;    // of a tile
 constexpr int kMostRows = 8;
@@ -93,8 +93,9 @@ __device__ __forceinline__ void multiply_unit(
 
 // Adds to the sums of a warp's tiles what the units `first`, `first + step`, … below
 // `end` contribute. `row` is activation row g; each of the outputs has rows g and g + 8
-// of a tile. All loads of `kDepth` units are in flight at once.
-template <bool kFp8, int kTiles, int kDepth>
+// of a tile. All loads of `kDepth` units are in flight at once. Where `kWaits`, the turn
+// is waited for once the first weights are on their way.
+template <bool kFp8, int kTiles, int kDepth, bool kWaits = false>
 __device__ __forceinline__ void accumulate(
         float (&sums)[kTiles][4], const Output (&outputs)[kTiles][2], const bf16* row,
         bool has_row, int inputs, int first, int end, int step) {
@@ -123,6 +124,9 @@ __device__ __forceinline__ void accumulate(
                             unit < end && output.is_there);
                 }
             }
+        }
+        if constexpr (kWaits) {
+            if (start == first) wait_turn();
         }
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {

@@ -11,7 +11,8 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) rope_kv_write(
         const bf16* query_norm, const bf16* key_norm, const long long* slots,
         bf16* queries, bf16* keys, bf16* values, int rows, int splits, int query_heads,
         int kv_heads, float eps) {
-    wait_for_predecessor();
+    begin_turn();
+    if constexpr (!LOADS_EARLY) wait_turn();
     const int heads = query_heads + 2 * kv_heads, lane = threadIdx.x % 32;
     const int own = blockIdx.x * kWarps + threadIdx.x / 32;
     if (own >= rows * heads) return;
@@ -30,6 +31,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) rope_kv_write(
         first_weight[i] = is_normed ? low_half(weight[at]) : 1.0f;
         second_weight[i] = is_normed ? low_half(weight[at + kHalf]) : 1.0f;
     }
+    if constexpr (LOADS_EARLY) wait_turn();
 #pragma unroll 4
     for (int split = 0; split < splits; ++split) {
         const long long at = ((long long)split * rows * heads + own) * HEAD_DIM;
@@ -68,5 +70,5 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) rope_kv_write(
         to[at] = narrow(is_value ? before : before * cosine[i] - after * sine[i]);
         to[at + kHalf] = narrow(is_value ? after : after * cosine[i] + before * sine[i]);
     }
-    trigger_dependents();
+    end_turn();
 }

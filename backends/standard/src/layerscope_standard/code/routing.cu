@@ -8,7 +8,8 @@ extern "C" __global__ void __launch_bounds__(32) top_k(
         const float* parts, const float* bias, int* ids, float* weights, int experts,
         int splits, int top_k, int normalise) {
     constexpr int kOwn = LANE_EXPERTS;  // experts of a thread: lane, lane + 32, ...
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int row = blockIdx.x, rows = gridDim.x, lane = threadIdx.x;
     float logits[kOwn];
 #pragma unroll
@@ -75,14 +76,15 @@ extern "C" __global__ void __launch_bounds__(32) top_k(
         ids[row * top_k + lane] = id;
         weights[row * top_k + lane] = weight / (normalise ? chosen : all);
     }
-    trigger_dependents();
+    end_turn();
 }
 
 // One block, a thread an expert.
 extern "C" __global__ void __launch_bounds__(512) align(
         const int* ids, int* table, int pairs, int experts) {
     __shared__ int shared_ids[MOST_PAIRS], before[16];
-    wait_for_predecessor();
+    begin_turn();
+    wait_turn();
     const int expert = threadIdx.x, warp = expert / 32, lane = expert % 32;
     for (int i = expert; i < pairs; i += blockDim.x) shared_ids[i] = load_handed_int(ids + i);
     __syncthreads();
@@ -111,5 +113,5 @@ extern "C" __global__ void __launch_bounds__(512) align(
         for (int i = 0; i < kMostRows; ++i)
             if (i < count) entry[kPairs + i] = own[i];
     }
-    trigger_dependents();
+    end_turn();
 }
