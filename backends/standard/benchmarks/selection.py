@@ -20,7 +20,7 @@ from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope_standard.backend import make_workshop
-from layerscope_standard.layer import BuiltLayer
+from layerscope_standard.layer import make_layer
 from layerscope_standard.selection import (
     CUBLASLT,
     OWN,
@@ -77,7 +77,7 @@ def workshop_for(problem: Problem, role: str, choice: Choice | None) -> Workshop
 
 def microseconds(problem: Problem, workshop: Workshop) -> float:
     """Median time of a pass in a graph of all passes."""
-    step = BuiltLayer(problem, workshop).step
+    step = make_layer(problem, workshop).step
 
     def play() -> None:
         for index in range(PASSES):

@@ -15,7 +15,7 @@ from layerscope.testing import check_backend
 from layerscope_standard import BACKEND, limits
 from layerscope_standard.backend import ROLES
 from layerscope_standard.draft import BuiltDraft
-from layerscope_standard.layer import BuiltLayer
+from layerscope_standard.layer import make_layer
 
 H200 = DeviceFacts(type="cuda", name="an H200", architecture="sm_90", processors=132)
 RANKS = (
@@ -100,7 +100,7 @@ def test_the_emulated_backend_keeps_the_contract(bench: Bench, spec: LayerSpec) 
         name="emulated",  # no entry point is of that name
         requires=replace(BACKEND.requires, device_types=(), architectures=()),
         switches=(),
-        build=lambda context: BuiltLayer(context.problem, bench.workshop()),
+        build=lambda context: make_layer(context.problem, bench.workshop()),
         build_draft=lambda context: BuiltDraft(context.problem, bench.workshop()),
     )
     check_backend(emulated, specs=[spec])

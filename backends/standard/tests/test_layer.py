@@ -7,7 +7,7 @@ from backends.standard.tests.emulation import EmulatedLauncher
 from layerscope.plugin import StepShape
 from layerscope.regions import Mark, Region, observing
 from layerscope_standard.backend import ROLES
-from layerscope_standard.layer import BuiltLayer
+from layerscope_standard.layer import make_layer
 
 
 class Roles:
@@ -28,7 +28,7 @@ class Roles:
 def test_every_kernel_has_its_role(bench: Bench) -> None:
     """In the order of execution, which is that of the roles that are told."""
     problem = bench.problem(small(MOE, draft_tokens=0, context=20))
-    built, roles = BuiltLayer(problem, bench.workshop()), Roles()
+    built, roles = make_layer(problem, bench.workshop()), Roles()
     with observing(roles):
         for region in problem.spec.regions:
             built.step.run(region, 1)
@@ -45,7 +45,7 @@ def test_every_kernel_has_its_role(bench: Bench) -> None:
 def test_a_dense_layer_is_not_routed(bench: Bench) -> None:
     """Its MLP is two kernels, and there are no experts to tell."""
     problem = bench.problem(small(DENSE, draft_tokens=0, context=20))
-    step = BuiltLayer(problem, bench.workshop()).step
+    step = make_layer(problem, bench.workshop()).step
     (first, second), _ = step.operations[Region.MLP]
     assert (first.role, second.role) == ("gate_up", "down+sum")
     assert step.expert_ids(0) is None
@@ -54,7 +54,7 @@ def test_a_dense_layer_is_not_routed(bench: Bench) -> None:
 def test_memory_is_counted(bench: Bench) -> None:
     """All that the layer allocated beyond the problem's own, and passes share it."""
     spec = small(DENSE, draft_tokens=0, context=20)
-    built = BuiltLayer(bench.problem(spec), bench.workshop())
+    built = make_layer(bench.problem(spec), bench.workshop())
     hidden, heads, dim, width = 208, 6, 64, 272
     handed = 2 * (hidden + heads * dim + width)  # normed, queries, active
     products = 4 * (10 * dim + hidden)  # one part each: inputs are short
@@ -70,7 +70,7 @@ def test_other_steps_are_declined(
     """There are buffers for one step only."""
     assert libraries.is_dir()
     problem = bench.problem(small(DENSE, draft_tokens=0, context=20))
-    built = BuiltLayer(problem, bench.workshop())
+    built = make_layer(problem, bench.workshop())
     assert built.plan(StepShape(1, 1, 20)) is built.step
     requests, tokens, context = change
     assert built.plan(StepShape(1 + requests, 1 + tokens, 20 + context)) is None

@@ -20,7 +20,7 @@ from layerscope_standard.compiling import ARCHITECTURES
 from layerscope_standard.draft import BuiltDraft
 from layerscope_standard.experts import MOST_ROWS
 from layerscope_standard.launching import CudaLauncher
-from layerscope_standard.layer import BuiltLayer
+from layerscope_standard.layer import BuiltLayer, make_layer
 from layerscope_standard.workshop import Workshop
 
 PDL: Final = "pdl"
@@ -58,7 +58,7 @@ def build(context: BuildContext) -> BuiltLayer:
         msg = f"standard {reason}"
         raise BackendError(msg)
     workshop = make_workshop(context.problem.device, context.switches.get(PDL, ""))
-    return BuiltLayer(context.problem, workshop)
+    return make_layer(context.problem, workshop)
 
 
 def build_draft(context: DraftContext) -> BuiltDraft:

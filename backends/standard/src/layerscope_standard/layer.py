@@ -5,8 +5,8 @@ from torch import Tensor
 from layerscope.layers.problem import Problem
 from layerscope.plugin import StepShape
 from layerscope.regions import Region, role
-from layerscope_standard.attention import make_attention
-from layerscope_standard.experts import make_experts
+from layerscope_standard.attention import Attention, make_attention
+from layerscope_standard.experts import Experts, make_experts
 from layerscope_standard.kernels import Operation
 from layerscope_standard.workshop import Workshop
 
@@ -14,14 +14,14 @@ from layerscope_standard.workshop import Workshop
 class LayerStep:
     """The step of one problem; see `plugin.Step`."""
 
-    def __init__(self, problem: Problem, workshop: Workshop) -> None:
-        """Make all memory and prepare all launches.
+    def __init__(
+        self, problem: Problem, attention: Attention, experts: Experts
+    ) -> None:
+        """Prepare all launches.
 
         Raises:
             BackendError: a kernel cannot be compiled or loaded.
         """
-        attention = make_attention(problem, workshop)
-        experts = make_experts(problem, workshop)
         last = Region.MOE if problem.spec.model.experts else Region.MLP
         self.operations: dict[Region, list[list[Operation]]] = {
             region: [make(index) for index in range(problem.passes)]
@@ -53,14 +53,10 @@ class LayerStep:
 class BuiltLayer:
     """A layer built for one problem; see `plugin.Built`."""
 
-    def __init__(self, problem: Problem, workshop: Workshop) -> None:
-        """Build the layer of `problem`.
-
-        Raises:
-            BackendError: a kernel cannot be compiled or loaded.
-        """
+    def __init__(self, problem: Problem, workshop: Workshop, step: LayerStep) -> None:
+        """What runs `problem`, made with `workshop`."""
         self._spec = problem.spec
-        self.step = LayerStep(problem, workshop)
+        self.step = step
         self.workshop = workshop
 
     @property
@@ -73,3 +69,14 @@ class BuiltLayer:
         spec = self._spec
         own = StepShape(spec.requests, spec.tokens_per_request, spec.context)
         return self.step if shape == own else None
+
+
+def make_layer(problem: Problem, workshop: Workshop) -> BuiltLayer:
+    """The standard chain for `problem`.
+
+    Raises:
+        BackendError: a kernel cannot be compiled or loaded.
+    """
+    attention = make_attention(problem, workshop)
+    experts = make_experts(problem, workshop)
+    return BuiltLayer(problem, workshop, LayerStep(problem, attention, experts))

@@ -22,7 +22,7 @@ from layerscope.regions import Region, layer_pass, region
 from layerscope.testing import check_backend
 from layerscope_standard import BACKEND
 from layerscope_standard.backend import ROLES, make_workshop
-from layerscope_standard.layer import BuiltLayer, LayerStep
+from layerscope_standard.layer import LayerStep, make_layer
 
 BF16, FP8 = DType.BFLOAT16, DType.FLOAT8_E4M3
 
@@ -78,7 +78,7 @@ def test_edges_are_programmatic_where_the_switch_says_so(
     """Every kernel has its role, and every edge the kind that the switch says."""
     spec = spec_of("qwen3-30b-a3b", BF16, 8, 5)
     problem, player = bench.problem(spec), GraphPlayer()
-    built = BuiltLayer(problem, make_workshop(bench.device, pdl))
+    built = make_layer(problem, make_workshop(bench.device, pdl))
     replay = player.capture(body_of(problem, built.step), problem.passes)
     assert [node.role for node in replay.nodes] == [*ROLES, *ROLES]
     assert {link.programmatic for link in replay.links} == {pdl == "stock"}
@@ -88,7 +88,7 @@ def test_nothing_is_read_before_it_is_written(bench: Bench) -> None:
     """With memory between kernels poisoned, many replays on new inputs are right."""
     spec = spec_of("qwen3-30b-a3b", BF16, 8, 5)
     problem, player = bench.problem(spec), GraphPlayer()
-    built = BuiltLayer(problem, make_workshop(bench.device, "stock"))
+    built = make_layer(problem, make_workshop(bench.device, "stock"))
     replay = player.capture(body_of(problem, built.step), problem.passes)
     for _ in range(20):
         advance(problem.feed)
