@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -42,9 +42,10 @@ from layerscope.study import AA_SUFFIX, Arm
 
 MODELS = ("qwen3-30b-a3b", "llama-3.1-8b")
 RANKS = (1, 4)
-ROWS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
+ROWS = {1: (1, 0), 6: (1, 5), 8: (2, 3), 64: (8, 7), 256: (32, 7)}
 """Requests and draft tokens of a step of so many rows."""
 
+FEW_ROWS = (1, 6, 8)
 WEIGHTS = ("bfloat16", "float8_e4m3")
 CONTEXT = 8192
 WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
@@ -82,7 +83,7 @@ class Case:
         ]
 
 
-CASES = [Case(*values) for values in product(MODELS, RANKS, ROWS, WEIGHTS)]
+CASES = [Case(*values) for values in product(MODELS, RANKS, FEW_ROWS, WEIGHTS)]
 
 
 def compile_ahead(case: Case) -> str:
@@ -116,18 +117,30 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     yield "foreign-pair", ["--script", str(FOREIGN), *SHORT]
 
 
-def main(folder: Path, pattern: str) -> None:
-    """Record every study into `folder` and print one line each."""
+def record_all(
+    folder: Path,
+    pattern: str,
+    studies: Iterable[tuple[str, list[str]]],
+    cases: Iterable[Case],
+) -> None:
+    """Record the studies that `pattern` names, and print one line each.
+
+    Args:
+        folder: where runs go; those that it holds whole are left.
+        pattern: of names.
+        studies: name and command line of each.
+        cases: those with an arm that is compiled ahead.
+    """
     wanted = [
         (name, flags)
-        for name, flags in commands()
+        for name, flags in studies
         if fnmatch(name, pattern) and not is_whole(folder / name)
     ]
     names = {name for name, _ in wanted}
-    cases = [case for case in CASES if case.name in names]
+    compiled = [case for case in cases if case.name in names]
     context = get_context("spawn")
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
-        for line in pool.map(compile_ahead, cases):
+        for line in pool.map(compile_ahead, compiled):
             print(line, flush=True)
     for tuned in Path(cache_dir()).rglob("*.best_config"):
         tuned.unlink()
@@ -193,4 +206,4 @@ def summary(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:3] or ["*"])
+    record_all(Path(sys.argv[1]), *sys.argv[2:3] or ["*"], commands(), CASES)

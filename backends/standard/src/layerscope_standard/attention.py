@@ -18,6 +18,7 @@ from layerscope_standard.workshop import Workshop, plain
 _LOG2_E: Final = 1.4426950408889634
 _NORM_THREADS: Final = 512
 _ROPE_WARPS: Final = 4
+_COMBINED_ELEMENTS: Final = 32
 _MOST_STAGES: Final = {64: 3, 128: 3, 256: 2}
 """Tiles of tokens in flight in a block, by size of a head."""
 
@@ -146,8 +147,8 @@ class Attention:
         dim = spec.model.head_dim
         return self.workshop.operation(
             "combine",
-            Kernel("combine", "combine", 512, (("HEAD_DIM", dim),)),
-            (spec.rows * spec.query_heads, 1, 1),
+            Kernel("combine", "combine", 256, (("HEAD_DIM", dim),)),
+            (spec.rows * spec.query_heads, dim // _COMBINED_ELEMENTS, 1),
             (self.mixed, self.stats, attn_out, len(self.mixed)),
         )
 

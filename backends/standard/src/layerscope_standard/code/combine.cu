@@ -1,65 +1,91 @@
-// Joins what the splits of the context found, one block a row and query head.
+// Joins what the splits of the context found: a block takes 32 elements of one row and
+// query head, so that all processors have some.
 #include "product.cuh"
 
-constexpr int kThreads = 512;
-constexpr int kLanes = HEAD_DIM / 4;         // threads that hold a head, four elements each
-constexpr int kGroups = kThreads / kLanes;   // that take splits in turn
-constexpr int kDepth = 9;                    // splits that a group loads at once
+constexpr int kWarps = 8;
+constexpr int kElements = 32;
+constexpr int kLanes = kElements / 4;           // threads of a group, four elements each
+constexpr int kGroups = 32 * kWarps / kLanes;   // that take splits in turn
+constexpr int kDepth = 5;                       // splits that a group loads at once
 
-extern "C" __global__ void __launch_bounds__(kThreads) combine(
+// Sums over values, the sum of their shares, and the greatest score of all of them.
+struct Found {
+    float greatest = -kInfinity, total = 0.0f, mixed[4] = {};
+
+    __device__ __forceinline__ void join(float score, float sum, const float (&more)[4]) {
+        const float now = fmaxf(greatest, score);
+        const float finite = now == -kInfinity ? 0.0f : now;
+        const float before = power_of_two(greatest - finite);
+        const float weight = power_of_two(score - finite);
+        greatest = now;
+        total = total * before + weight * sum;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) mixed[i] = mixed[i] * before + weight * more[i];
+    }
+};
+
+// Grid: rows x query heads, slices of a head.
+extern "C" __global__ void __launch_bounds__(32 * kWarps) combine(
         const float* parts, const float2* stats, bf16* out, int splits) {
-    __shared__ float mixes[kGroups][HEAD_DIM], greatests[kGroups], totals[kGroups];
+    __shared__ float mixes[kWarps][kElements], greatests[kWarps], totals[kWarps];
     begin_turn();
     wait_turn();
     const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
     const long long place = blockIdx.x, places = gridDim.x;
-    float greatest = -kInfinity, total = 0.0f, mixed[4] = {};
+    const int first = blockIdx.y * kElements;
+    Found found;
 #pragma unroll 1
-    for (int first = group; first < splits; first += kDepth * kGroups) {
+    for (int start = group; start < splits; start += kDepth * kGroups) {
         uint4 loaded[kDepth];
         float scores[kDepth], sums[kDepth];
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
-            const int split = first + n * kGroups;
+            const int split = start + n * kGroups;
             const bool is_there = split < splits;
             const long long at = split * places + place;
             const float* stat = (const float*)(stats + at);
-            scores[n] = is_there ? load_handed_float(stat, true) : -kInfinity;
+            loaded[n] = load_handed(parts + at * HEAD_DIM + first + 4 * lane, is_there);
+            scores[n] = load_handed_float(stat, is_there);
             sums[n] = load_handed_float(stat + 1, is_there);
-            loaded[n] = load_handed(parts + at * HEAD_DIM + 4 * lane, is_there);
         }
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
-            const float now = fmaxf(greatest, scores[n]);
-            const float finite = now == -kInfinity ? 0.0f : now;
-            const float before = power_of_two(greatest - finite);
-            const float weight = power_of_two(scores[n] - finite);
-            const unsigned words[4] = {loaded[n].x, loaded[n].y, loaded[n].z, loaded[n].w};
-            greatest = now;
-            total = total * before + weight * sums[n];
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-                mixed[i] = mixed[i] * before + weight * __uint_as_float(words[i]);
+            const float more[4] = {
+                __uint_as_float(loaded[n].x), __uint_as_float(loaded[n].y),
+                __uint_as_float(loaded[n].z), __uint_as_float(loaded[n].w)};
+            const bool is_there = start + n * kGroups < splits;
+            found.join(is_there ? scores[n] : -kInfinity, sums[n], more);
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) mixes[group][4 * lane + i] = mixed[i];
-    if (lane == 0) {
-        greatests[group] = greatest;
-        totals[group] = total;
+    for (int mask = kLanes; mask < 32; mask *= 2) {
+        float more[4];
+        const float score = __shfl_xor_sync(0xffffffffu, found.greatest, mask);
+        const float sum = __shfl_xor_sync(0xffffffffu, found.total, mask);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            more[i] = __shfl_xor_sync(0xffffffffu, found.mixed[i], mask);
+        found.join(score, sum, more);
+    }
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 < kLanes) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) mixes[warp][4 * lane + i] = found.mixed[i];
+        greatests[warp] = found.greatest;
+        totals[warp] = found.total;
     }
     __syncthreads();
-    if (threadIdx.x < HEAD_DIM) {
+    if (threadIdx.x < kElements) {
         float best = -kInfinity, sum = 0.0f, mix = 0.0f;
 #pragma unroll
-        for (int i = 0; i < kGroups; ++i) best = fmaxf(best, greatests[i]);
+        for (int i = 0; i < kWarps; ++i) best = fmaxf(best, greatests[i]);
 #pragma unroll
-        for (int i = 0; i < kGroups; ++i) {
+        for (int i = 0; i < kWarps; ++i) {
             const float weight = power_of_two(greatests[i] - best);
             sum += weight * totals[i];
             mix += weight * mixes[i][threadIdx.x];
         }
-        out[place * HEAD_DIM + threadIdx.x] = narrow(mix / sum);
+        out[place * HEAD_DIM + first + threadIdx.x] = narrow(mix / sum);
     }
     end_turn();
 }

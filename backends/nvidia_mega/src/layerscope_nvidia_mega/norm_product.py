@@ -1,0 +1,59 @@
+"""The kernel that norms its rows and multiplies them with a tile of qkv."""
+
+from typing import Final
+
+from torch import Tensor
+
+from layerscope.layers.weights import BlockScaled
+from layerscope_standard.kernels import Kernel, Operation
+from layerscope_standard.splitting import TILE_OUTPUTS
+from layerscope_standard.workshop import Workshop, stored, suffix
+
+PACKAGE: Final = "layerscope_nvidia_mega"
+ROLE: Final = "norm+qkv"
+
+_THREADS: Final = 256
+_PADDING: Final = 64
+_MOST_SIZE: Final = 4096
+"""Of a row: more of eight rows are not held in the registers of a block."""
+
+
+def fits(outputs: int, size: int, processors: int) -> bool:
+    """Whether it pays: all blocks norm at once, none after another has multiplied."""
+    return size <= _MOST_SIZE and -(-outputs // TILE_OUTPUTS) <= processors
+
+
+def norm_product(
+    workshop: Workshop,
+    weight: Tensor | BlockScaled,
+    norm_weight: Tensor,
+    hidden: Tensor,
+    parts: Tensor,
+    eps: float,
+) -> Operation:
+    """Write the product of `weight` and normed rows into the only one of `parts`.
+
+    Args:
+        workshop: what launches.
+        weight: [outputs, size].
+        norm_weight: [size].
+        hidden: [rows, size], bfloat16.
+        parts: float32 [1, rows, outputs].
+        eps: added to the mean of squares.
+    """
+    values, scales = stored(weight)
+    outputs, size = values.shape
+    rows = len(hidden)
+    return workshop.operation(
+        ROLE,
+        Kernel(
+            "norm_product",
+            f"norm_product_{suffix(weight)}",
+            _THREADS,
+            (("SIZE", size),),
+            PACKAGE,
+        ),
+        (-(-outputs // TILE_OUTPUTS), 1, 1),
+        (values, scales, norm_weight, hidden, parts, rows, outputs, eps),
+        rows * (2 * size + _PADDING),
+    )

@@ -1,0 +1,42 @@
+"""Records the runs under fixtures/backends on NVIDIA GPUs, and prints a line of each.
+
+Usage: ``python -m benchmarks.record_backends FOLDER [PATTERN]``. Qwen3-30B-A3B behind
+8,192 tokens, whole and as the slice of one rank of four and of eight, at 1, 6 and 8
+rows, in bf16 and with fp8 weights; at 64 and 256 rows where the fused backends end. All
+arms are in one study each, the standard chain with stock programmatic launch first, for
+the others are compared with it. Otherwise as `record_fixtures`.
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from benchmarks.record_fixtures import Case, record_all
+
+MODEL: Final = "qwen3-30b-a3b"
+RANKS: Final = (1, 4, 8)
+ROWS: Final = (1, 6, 8)
+MANY_ROWS: Final = (64, 256)
+WEIGHTS: Final = ("bfloat16", "float8_e4m3")
+ARMS: Final = "standard,standard:pdl=off,torch_compile,nvidia_mega"
+EFFORT: Final = ("--captures", "5", "--samples", "250", "--time-budget", "20")
+
+
+def cases() -> Iterator[Case]:
+    """Every study, those of few rows first."""
+    for ranks, rows, weights in product(RANKS, ROWS, WEIGHTS):
+        yield Case(MODEL, ranks, rows, weights)
+    for rows in MANY_ROWS:
+        yield Case(MODEL, 4, rows, "bfloat16")
+
+
+def main(folder: Path, pattern: str) -> None:
+    """Record every study into `folder`, and print one line each."""
+    studies = [(case.name, ["--arms", ARMS, *case.flags, *EFFORT]) for case in cases()]
+    record_all(folder, pattern, studies, cases())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:3] or ["*"])
