@@ -216,6 +216,7 @@ inline unsigned __float_as_uint(float value) {
 using std::min;
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline void __threadfence() {}
 inline void __syncthreads() { emulated::arrive(emulated::barriers[0], blockDim.x); }
 inline void __syncwarp() { emulated::exchange({}); }

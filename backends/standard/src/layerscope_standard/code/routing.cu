@@ -82,19 +82,23 @@ extern "C" __global__ void __launch_bounds__(32) top_k(
 // One block, a thread an expert.
 extern "C" __global__ void __launch_bounds__(512) align(
         const int* ids, int* table, int pairs, int experts) {
-    __shared__ int shared_ids[MOST_PAIRS], before[16];
+    constexpr int kWords = (MOST_PAIRS + 31) / 32;
+    __shared__ int shared_ids[32 * kWords], before[16];
     begin_turn();
     wait_turn();
     const int expert = threadIdx.x, warp = expert / 32, lane = expert % 32;
-    for (int i = expert; i < pairs; i += blockDim.x) shared_ids[i] = load_handed_int(ids + i);
+    for (int i = expert; i < 32 * kWords; i += blockDim.x)
+        shared_ids[i] = i < pairs ? load_handed_int(ids + i) : -1;
     __syncthreads();
-    int count = 0, own[kMostRows];
-    for (int pair = 0; pair < pairs; ++pair) {
-        if (shared_ids[pair] != expert) continue;
+    unsigned own[kWords];  // a bit for each pair of this expert
+    int count = 0;
 #pragma unroll
-        for (int i = 0; i < kMostRows; ++i)
-            if (i == count) own[i] = pair;
-        ++count;
+    for (int word = 0; word < kWords; ++word) {
+        own[word] = 0;
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            own[word] |= (unsigned)(shared_ids[32 * word + i] == expert) << i;
+        count += __popc(own[word]);
     }
     const unsigned used = __ballot_sync(0xffffffffu, count > 0 && expert < experts);
     if (lane == 0) before[warp] = __popc(used);
@@ -109,9 +113,12 @@ extern "C" __global__ void __launch_bounds__(512) align(
         int* entry = table + kHead + slot * kEntry;
         entry[0] = expert;
         entry[1] = count;
+        int* to = entry + kPairs;
 #pragma unroll
-        for (int i = 0; i < kMostRows; ++i)
-            if (i < count) entry[kPairs + i] = own[i];
+        for (int word = 0; word < kWords; ++word) {
+            for (unsigned left = own[word]; left; left &= left - 1)
+                *to++ = 32 * word + __ffs((int)left) - 1;
+        }
     }
     end_turn();
 }
