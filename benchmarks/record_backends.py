@@ -39,4 +39,4 @@ def main(folder: Path, pattern: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:3] or ["*"])
+    main(Path(sys.argv[1]), (sys.argv[2:3] or ["*"])[0])

@@ -206,4 +206,4 @@ def summary(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    record_all(Path(sys.argv[1]), *sys.argv[2:3] or ["*"], commands(), CASES)
+    record_all(Path(sys.argv[1]), (sys.argv[2:3] or ["*"])[0], commands(), CASES)

@@ -1,15 +1,16 @@
 """Every backend that is installed, what it offers, and whether it fits a layer here."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import Final
 
-from layerscope import __version__, registry
+from layerscope import __version__, coverage, registry
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import ENTRY_POINT_GROUP, BackendSpec
+from layerscope.regions import Region
 from layerscope.report import Cell, Column, Fact, Kind, Report, Table
 from layerscope.study import Arm
 
@@ -22,6 +23,11 @@ _BACKENDS: Final = (
 )
 _REASONS: Final = (
     Column("backend", "backend", Kind.TEXT),
+    Column("reason", "reason", Kind.TEXT),
+)
+_DECLINED: Final = (
+    Column("backend", "backend", Kind.TEXT),
+    Column("region", "region", Kind.TEXT),
     Column("reason", "reason", Kind.TEXT),
 )
 _COVERAGE: Final = (
@@ -51,6 +57,10 @@ _KERNELS: Final = (
 )
 
 
+_ELSEWHERE: Final = (
+    f"regions not covered, or declined, run on {registry.FALLBACK}, and each run says "
+    "which"
+)
 _BOUNDS: Final = (
     "bounds: relative error of a layer's output by type of activations; how far the "
     "logit of a draft's token may be below the best one"
@@ -71,12 +81,23 @@ class Listing:
     reasons: tuple[str, ...]
     """Each reads on from the name, but for why it cannot be loaded."""
 
+    declined: Mapping[Region, str] = field(default_factory=dict)
+    """Regions of the layer that it covers and leaves to the fallback, and why."""
+
+    is_idle: bool = False
+    """Whether it would run no region of the layer itself."""
+
     @property
     def here(self) -> str:
-        """Whether it can run the layer here: ``fits``, ``refuses`` or ``broken``."""
+        """What it can run of the layer here.
+
+        ``fits``, ``falls back`` where that is nothing, ``refuses`` or ``broken``.
+        """
         if self.backend is None:
             return "broken"
-        return "refuses" if self.reasons else "fits"
+        if self.reasons:
+            return "refuses"
+        return "falls back" if self.is_idle else "fits"
 
 
 def listings(spec: LayerSpec, device: DeviceFacts) -> tuple[Listing, ...]:
@@ -103,7 +124,11 @@ def _listing(entry: EntryPoint, spec: LayerSpec, device: DeviceFacts) -> Listing
         return Listing(entry.name, offered_by, None, (str(error),))
     arm = Arm(backend=entry.name)
     found = registry.reasons(backend, arm, spec, device)
-    return Listing(entry.name, offered_by, backend, tuple(found))
+    if found:
+        return Listing(entry.name, offered_by, backend, tuple(found))
+    declined = coverage.declined(backend, spec)
+    is_idle = bool(coverage.idle(backend, spec))
+    return Listing(entry.name, offered_by, backend, (), declined, is_idle)
 
 
 def backends_report(spec: LayerSpec, device: DeviceFacts) -> Report:
@@ -117,6 +142,7 @@ def backends_report(spec: LayerSpec, device: DeviceFacts) -> Report:
     tables = (
         Table("backends", _BACKENDS, tuple(map(_summary, found))),
         Table("why not here", _REASONS, tuple(_reasons(found))),
+        Table("declined here", _DECLINED, tuple(_declined(found))),
         Table("coverage", _COVERAGE, tuple(_coverage(loaded))),
         Table("switches", _SWITCHES, tuple(_switches(loaded))),
         Table("bounds of numerics", _NUMERICS, tuple(map(_numerics, loaded))),
@@ -127,7 +153,7 @@ def backends_report(spec: LayerSpec, device: DeviceFacts) -> Report:
         facts=tuple(_facts(spec, device)),
         tables=tuple(table for table in tables if table.rows),
         notes=(
-            f"regions not covered run on {registry.FALLBACK}, and each run says which",
+            _ELSEWHERE,
             _BOUNDS,
         ),
     )
@@ -156,6 +182,12 @@ def _reasons(found: Sequence[Listing]) -> Iterator[tuple[Cell, ...]]:
     for listing in found:
         for reason in listing.reasons:
             yield listing.name, reason
+
+
+def _declined(found: Sequence[Listing]) -> Iterator[tuple[Cell, ...]]:
+    for listing in found:
+        for region, why in listing.declined.items():
+            yield listing.name, region, why
 
 
 def _coverage(loaded: Sequence[BackendSpec]) -> Iterator[tuple[Cell, ...]]:

@@ -21,8 +21,8 @@ PASSES: Final = "passes"
 _Fields: TypeAlias = dict[str, str | bool | int]
 
 _WRITTEN: Final = (
-    "serial, serial passes, serial REGION, programmatic, without REGION, or REGION "
-    "delayed by N ns"
+    "serial, serial passes, serial REGION, programmatic, without REGION, REGION "
+    "delayed by N ns, or REGION/ROLE delayed by N ns"
 )
 
 
@@ -39,7 +39,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """The region whose nodes are disabled."""
 
     delay: str = ""
-    """The region before whose first kernel a kernel spins for `delay_ns`."""
+    """Before whose first kernel of a pass a kernel spins for `delay_ns`: a region, a
+    role of its kernels behind a slash, or ``/ROLE`` in whatever region that is."""
 
     delay_ns: int = 0
 

@@ -8,12 +8,14 @@ A backend is one `BackendSpec` behind an entry point of the group
 3. *build*: `BackendSpec.build` allocates all it needs for one `Problem`, once.
 4. *dispatch*: `Built.plan` decides, on the host and at capture, whether it runs a step.
 
+Regions that it does not cover, or that `BackendSpec.declines` names, run on the
+fallback.
+
 `BackendSpec.build_draft` does the same for the draft, where a backend has one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Final, Protocol, Self, runtime_checkable
 
 import torch
@@ -23,8 +25,29 @@ from layerscope.environment import DeviceFacts
 from layerscope.layers.draft import DraftProblem
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.problem import Problem
-from layerscope.layers.spec import DType, Family, LayerSpec, StepKind
+from layerscope.layers.spec import DType, Family, LayerSpec
 from layerscope.regions import Region
+from layerscope.requirements import Requires
+from layerscope.switches import Switch, SwitchKind
+
+__all__ = [
+    "API_VERSION",
+    "ENTRY_POINT_GROUP",
+    "BackendSpec",
+    "BuildContext",
+    "Built",
+    "BuiltDraft",
+    "DraftContext",
+    "DraftStep",
+    "Numerics",
+    "Requires",
+    "Step",
+    "StepShape",
+    "Switch",
+    "SwitchKind",
+    "Waits",
+    "WholeStep",
+]
 
 API_VERSION: Final = 1
 ENTRY_POINT_GROUP: Final = "layerscope.backends"
@@ -99,7 +122,8 @@ class Built(Protocol):
     def plan(self, shape: StepShape) -> Step | WholeStep | None:
         """The step to run, or None where it has none for `shape`; host only.
 
-        None for the problem's own step refuses the arm: it would be the fallback's.
+        None for the problem's own step refuses the arm; regions that are left to the
+        fallback, even all of them, are named by `BackendSpec.declines`, with reasons.
         """
 
 
@@ -174,67 +198,6 @@ class DraftContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
-    """One mechanism of a backend that can be turned."""
-
-    name: str
-    values: tuple[str, ...]
-    """Allowed values; the first is the default."""
-
-    toggles: str
-    """What changes, in one sentence."""
-
-    bitwise: bool = False
-    """Whether outputs are bit for bit the same at every value."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requires:
-    """Where a backend can run; an empty tuple means anywhere."""
-
-    device_types: tuple[str, ...] = ()
-    architectures: tuple[str, ...] = ()
-    dtypes: tuple[DType, ...] = ()
-    weight_dtypes: tuple[DType, ...] = ()
-    tp_sizes: tuple[int, ...] = ()
-    step_kinds: tuple[StepKind, ...] = ()
-    max_rows: int | None = None
-
-    processors: int = 0
-    """SMs or CUs that must be there: blocks that have to be resident at once."""
-
-    packages: tuple[str, ...] = ()
-    """Top-level modules that must be there, such as ``triton``; none is imported."""
-
-    def refusals(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
-        """Every requirement that `spec` or `device` does not meet."""
-        reasons = []
-        for what, value, allowed in (
-            ("device", device.type, self.device_types),
-            ("architecture", device.architecture, self.architectures),
-            ("dtype", spec.dtype, self.dtypes),
-            ("weight dtype", spec.weight_dtype, self.weight_dtypes),
-            ("tensor-parallel size", spec.tp, self.tp_sizes),
-            ("step", spec.kind, self.step_kinds),
-        ):
-            if allowed and value not in allowed:
-                names = ", ".join(str(item) for item in allowed)
-                has = f"not {value}" if value else "and this device has none"
-                reasons.append(f"needs {what} {names}, {has}")
-        if self.max_rows is not None and spec.rows > self.max_rows:
-            reasons.append(f"runs at most {self.max_rows} rows, not {spec.rows}")
-        if device.processors < self.processors:
-            reasons.append(
-                f"needs {self.processors} resident blocks, one a processor, and "
-                f"{device.name} has {device.processors}"
-            )
-        lacking = [name for name in self.packages if find_spec(name) is None]
-        if lacking:
-            reasons.append(f"needs packages that are missing: {', '.join(lacking)}")
-        return reasons
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """How far outputs may be from the reference in higher precision on equal inputs.
 
@@ -263,11 +226,18 @@ class BackendSpec:
     covers: Mapping[Family, tuple[Region, ...]]
     build: Callable[[BuildContext], Built]
     build_draft: Callable[[DraftContext], BuiltDraft] | None = None
-    requires: Requires = Requires()
+    requires: Requires = Requires()  # noqa: RUF009 (frozen)
     check: Callable[[LayerSpec, DeviceFacts], Sequence[str]] | None = None
     """More reasons against a layer, which read on from the backend's name; no GPU work.
 
     For what `requires` cannot say, such as "needs a C++ compiler: apt install g++".
+    """
+
+    declines: Callable[[LayerSpec], Mapping[Region, str]] | None = None
+    """Covered regions that it leaves to the fallback for a layer, each with the reason,
+    which reads on from the name: "runs at most 8 rows, not 64". No GPU work.
+
+    `Step.run` is not asked for them; where they are all regions, `build` is not called.
     """
 
     switches: tuple[Switch, ...] = ()

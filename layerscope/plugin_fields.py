@@ -7,7 +7,7 @@ exception of whoever reads the field.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from layerscope.plugin import BackendSpec, Numerics, Requires, Switch
+from layerscope.plugin import BackendSpec, Numerics, Requires, Switch, SwitchKind
 
 _Test: TypeAlias = Callable[[object], bool]
 
@@ -85,6 +85,7 @@ _SPEC: Final[Mapping[str, tuple[_Test, str]]] = {
     "build_draft": (_or_none(callable), "a function or None"),
     "requires": (lambda value: isinstance(value, Requires), "a Requires"),
     "check": (_or_none(callable), "a function or None"),
+    "declines": (_or_none(callable), "a function or None"),
     "switches": (_are_switches, "a tuple of Switch"),
     "numerics": (lambda value: isinstance(value, Numerics), "a Numerics"),
     "waits": _TEXTS,
@@ -114,4 +115,10 @@ _SWITCH: Final[Mapping[str, tuple[_Test, str]]] = {
         "a tuple of names, the default first",
     ),
     "toggles": (_is_text, "text"),
+    "off": (_is_text, "text"),
+    "kind": (
+        lambda value: value in tuple(SwitchKind),
+        f"one of {', '.join(SwitchKind)}",
+    ),
+    "starts_early": _TEXTS,
 }

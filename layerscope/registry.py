@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from layerscope import coverage
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError, describe
 from layerscope.layers.draft import DraftProblem
@@ -155,7 +156,10 @@ def reasons(
     """
     found = check_switches(arm, backend)
     try:
-        found += backend.refusals(spec, device)
+        refused = backend.refusals(spec, device)
+        found += refused
+        if not refused:
+            coverage.left(backend, spec)  # must not fail once weights are made
     except Exception as error:  # noqa: BLE001 (as in `load`)
         found.append(f"cannot be checked ({describe(error)}); tell its author")
     covers = backend.covers.get(spec.model.family)
@@ -185,7 +189,9 @@ def switch_values(arm: Arm, backend: BackendSpec) -> dict[str, str]:
 def dispatch(
     arm: Arm, problem: Problem, backend: BackendSpec | None = None
 ) -> Dispatched:
-    """Build the arm's backend, and the fallback for regions that it does not cover.
+    """Build the arm's backend, and the fallback for regions that it leaves to it.
+
+    A backend that leaves all of them is not built; each decision says so.
 
     Args:
         arm: which backend, and its switches.
@@ -197,23 +203,24 @@ def dispatch(
     """
     backend = backend or load(arm.backend)
     start_s = time.perf_counter()
-    built, step = _build(backend, problem, switch_values(arm, backend))
-    device_bytes = built.device_bytes
     regions = problem.spec.regions
-    if step is None:
-        why = f"it would be {FALLBACK} once more; leave it out of --arms"
-        msg = f"{arm.name} declined this step: {why}"
-        raise BackendError(msg)
+    left = coverage.left(backend, problem.spec)
+    step, device_bytes = None, 0
+    if len(left) < len(regions):
+        step, device_bytes = _own(arm, backend, problem)
+    steps: dict[Region, Step] = {}
     if isinstance(step, WholeStep):
-        steps: dict[Region, Step] = {}
         reasons = dict.fromkeys(regions, f"counted as other: {step.why_whole}")
         runs = dict.fromkeys(regions, arm.backend)
     else:
-        steps, extra_bytes = _by_region(backend, step, problem)
-        device_bytes += extra_bytes
-        missing = [region for region in regions if steps[region] is not step]
-        reasons = dict.fromkeys(missing, f"{arm.backend} does not cover it")
-        runs = {name: FALLBACK if name in missing else arm.backend for name in regions}
+        if left:
+            fallback, extra_bytes = _fallback(problem)
+            steps |= dict.fromkeys(left, fallback)
+            device_bytes += extra_bytes
+        if step is not None:
+            steps |= {region: step for region in regions if region not in left}
+        reasons = {region: f"{arm.backend} {why}" for region, why in left.items()}
+        runs = {name: FALLBACK if name in left else arm.backend for name in regions}
     return Dispatched(
         arm=arm,
         backend=backend,
@@ -265,20 +272,25 @@ def _build(
     return built, built.plan(shape)
 
 
-def _by_region(
-    backend: BackendSpec, step: Step, problem: Problem
-) -> tuple[dict[Region, Step], int]:
-    """Who runs each region, and the bytes that the fallback allocated, if any."""
-    covers = backend.covers.get(problem.spec.model.family, ())
-    steps = dict.fromkeys(covers, step)
-    missing = [region for region in problem.spec.regions if region not in steps]
-    if not missing:
-        return steps, 0
-    built, fallback = _build(load(FALLBACK), problem, {})
-    if fallback is None or isinstance(fallback, WholeStep):
+def _own(
+    arm: Arm, backend: BackendSpec, problem: Problem
+) -> tuple[Step | WholeStep, int]:
+    """The step of the arm's own backend, and the bytes that it allocated."""
+    built, step = _build(backend, problem, switch_values(arm, backend))
+    if step is None:
+        why = f"it would be {FALLBACK} once more; leave it out of --arms"
+        msg = f"{arm.name} declined this step: {why}"
+        raise BackendError(msg)
+    return step, built.device_bytes
+
+
+def _fallback(problem: Problem) -> tuple[Step, int]:
+    """The step of the fallback, and the bytes that it allocated."""
+    built, step = _build(load(FALLBACK), problem, {})
+    if step is None or isinstance(step, WholeStep):
         msg = f"the fallback {FALLBACK} declined the step; this is a bug, please report"
         raise BackendError(msg)
-    return steps | dict.fromkeys(missing, fallback), built.device_bytes
+    return step, built.device_bytes
 
 
 def _report(arm: Arm, start_s: float, device_bytes: int) -> Build:

@@ -75,6 +75,16 @@ class NumericsCheck(msgspec.Struct, frozen=True, kw_only=True):
     passes: bool
 
 
+class BitsCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether two arms that differ by one switch gave outputs of the same bits."""
+
+    backend: str
+    switch: str
+    off: str  # the arm without it
+    on: str  # the arm with it
+    is_equal: bool
+
+
 class RegionBytes(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a region of one pass moves: a mean over the drawn routing."""
 
@@ -163,6 +173,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     phases: dict[str, float] = {}  # seconds of the study by what was done in them
     builds: list[Build] = []
     numerics: list[NumericsCheck] = []
+    bits: list[BitsCheck] = []  # of the switches that the study tells apart
     distinct_experts: list[list[int]] = []  # [steps][passes]; empty for dense layers
     bytes: list[RegionBytes] = []
     drops: list[Drop] = []

@@ -4,7 +4,7 @@ A `Study` is data; `runner` carries it out. Everything random in it follows from
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import Final, TypeAlias
 
@@ -13,6 +13,7 @@ import msgspec
 from layerscope.experiment import Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
+from layerscope.switches import TakenApart
 from layerscope.trace_spec import TraceSpec
 
 ANCHOR_LENGTHS: Final = (8, 16, 24)
@@ -49,12 +50,14 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     switches: dict[str, str] = {}
     again: bool = False  # the first arm captured a second time: measures the noise
+    label: str = ""  # instead of the backend with its switches, where these are many
 
     @property
     def name(self) -> str:
         """``backend:switch=value``, with ``(A/A)`` for the second capture."""
         switches = "".join(f":{key}={value}" for key, value in self.switches.items())
-        return f"{self.backend}{switches}{AA_SUFFIX if self.again else ''}"
+        name = self.label or f"{self.backend}{switches}"
+        return f"{name}{AA_SUFFIX if self.again else ''}"
 
 
 class CallableSpec(msgspec.Struct, frozen=True, kw_only=True, tag="callables"):
@@ -79,6 +82,11 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[Arm, ...]  # the first is the one others are compared with
     draft: DraftSpec | None = None  # measured after the layer, as a run of its own
     experiments: tuple[Experiment, ...] = ()  # asked of every arm that allows them
+    # backends whose switches are told apart; the arms that do only that, and are
+    # compared with no other; and what is asked of single arms for it, by name
+    taken_apart: tuple[TakenApart, ...] = ()
+    switch_arms: tuple[Arm, ...] = ()
+    switch_experiments: dict[str, tuple[Experiment, ...]] = {}
     seed: int = 0
     samples: int = 800  # passes an arm, at least
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
@@ -98,8 +106,28 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(self.spec, TraceSpec):
             return self.arms
         first = self.arms[0]
-        again = Arm(backend=first.backend, switches=first.switches, again=True)
+        again = msgspec.structs.replace(first, again=True)
         return (*self.arms, again)
+
+    @property
+    def built_arms(self) -> tuple[Arm, ...]:
+        """Every arm that is built and timed, but for the A/A arm."""
+        return (*self.arms, *self.switch_arms)
+
+    def asked(self, arm: str) -> tuple[Experiment, ...]:
+        """The experiments that are asked of `arm`: all, or those of its switches."""
+        is_compared = any(one.name == arm for one in self.arms)
+        general = self.experiments if is_compared else ()
+        own = self.switch_experiments.get(arm, ())
+        return tuple(dict.fromkeys((*general, *own)))
+
+    def keeping(self, arms: Collection[str]) -> "Study":
+        """The same study without the arms whose names are not in `arms`."""
+        return msgspec.structs.replace(
+            self,
+            arms=tuple(arm for arm in self.arms if arm.name in arms),
+            switch_arms=tuple(arm for arm in self.switch_arms if arm.name in arms),
+        )
 
     @property
     def rounds(self) -> int:

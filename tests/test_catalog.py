@@ -37,6 +37,28 @@ FUSED = """
 """
 
 
+CHOOSY = """
+    from layerscope.layers.spec import Family
+    from layerscope.plugin import BackendSpec
+    from layerscope.regions import Region
+
+    def declines(spec):
+        left = {Region.ATTENTION: "is tired"}
+        if spec.rows > MOST:
+            left[Region.MOE] = f"runs at most MOST rows, not {spec.rows}"
+        return left
+
+    BACKEND = BackendSpec(
+        name="NAME",
+        api_version=1,
+        summary="a backend on paper",
+        covers={Family.QWEN3_MOE: (Region.ATTENTION, Region.MOE)},
+        build=print,
+        declines=declines,
+    )
+"""
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on the path with a backend that is refused, and one that is broken."""
@@ -71,6 +93,24 @@ def test_every_backend_is_listed_with_all_reasons(site: Path) -> None:
         "backend catalog-broken (catalog_broken:BACKEND of catalog-broken 1.0) cannot "
         "be imported: ModuleNotFoundError: No module named 'no_such_module_here'"
     )
+
+
+@pytest.mark.parametrize(("most", "here"), [(6, "fits"), (4, "falls back")])
+def test_regions_that_are_declined_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, here: str
+) -> None:
+    """With the reason of each, and whether any is left to run."""
+    name = f"catalog-choosy-{most}"
+    source = CHOOSY.replace("NAME", name).replace("MOST", str(most))
+    plugins.install(tmp_path, name, source)
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = [each for each in listings(SPEC, CPU) if each.name == name]
+    assert (found.here, found.reasons) == (here, ())
+    report = backends_report(SPEC, CPU)
+    attention = (name, "attention", "is tired")
+    moe = (name, "moe", "runs at most 4 rows, not 6")
+    expected = (attention,) if most == SPEC.rows else (attention, moe)
+    assert table(report, "declined here").rows == expected
 
 
 def test_the_report_has_a_table_for_each_thing_that_is_offered(site: Path) -> None:

@@ -14,6 +14,8 @@ from layerscope.experiment import SERIAL, Experiment, usual
         (Experiment(serial="all", without="moe"), "serial, without moe"),
         (Experiment(programmatic=True), "programmatic"),
         (Experiment(delay="moe", delay_ns=2000), "moe delayed by 2000 ns"),
+        (Experiment(delay="moe/top_k"), "moe/top_k delayed by 0 ns"),
+        (Experiment(delay="/top_k", delay_ns=1), "/top_k delayed by 1 ns"),
     ],
 )
 def test_an_experiment_is_named_by_what_it_changes(

@@ -43,6 +43,7 @@ def test_a_sound_declaration_has_no_faults() -> None:
         ({"build": None}, "build is None, and must be a function"),
         ({"build_draft": 3}, "build_draft is 3, and must be a function or None"),
         ({"check": "no"}, "check is 'no', and must be a function or None"),
+        ({"declines": {}}, "declines is {}, and must be a function or None"),
         ({"requires": None}, "requires is None, and must be a Requires"),
         ({"numerics": 1e-2}, "numerics is 0.01, and must be a Numerics"),
         ({"switches": ("pdl",)}, "switches is ('pdl',), and must be a tuple of Switch"),
@@ -70,6 +71,21 @@ def test_a_sound_declaration_has_no_faults() -> None:
                 "of switch pdl: values is (), and must be a tuple of names, the "
                 "default first"
             ),
+        ),
+        (
+            {"switches": (switch(kind="haste"),)},
+            (
+                "of switch pdl: kind is 'haste', and must be one of overlap, fusion, "
+                "kernel, other"
+            ),
+        ),
+        (
+            {"switches": (switch(starts_early="gate_up"),)},
+            "of switch pdl: starts_early is 'gate_up', and must be a tuple of names",
+        ),
+        (
+            {"switches": (switch(off=None),)},
+            "of switch pdl: off is None, and must be text",
         ),
     ],
 )

@@ -398,6 +398,51 @@ def test_regions_that_are_not_covered_fall_back_one_by_one(
     assert found.build.device_bytes > 1_000
 
 
+def test_regions_that_are_declined_fall_back_with_the_reason(
+    install: Install, problem: Problem
+) -> None:
+    """The backend is built and runs the others."""
+    built: list[PaperBuilt] = []
+    backend = replace(
+        paper(built=built),
+        declines=lambda spec: {Region.MOE: f"runs at most 4 rows, not {spec.rows}"},
+    )
+    found = dispatched(install, problem, backend)
+    assert found.steps[Region.ATTENTION] is built[0].step
+    assert isinstance(found.steps[Region.MOE], ReferenceStep)
+    assert [(d.region, d.backend, d.reason) for d in found.decisions] == [
+        ("attention", "paper", ""),
+        ("o_proj_all_reduce", "paper", ""),
+        ("moe", "reference", "paper runs at most 4 rows, not 6"),
+    ]
+
+
+def test_a_backend_that_declines_all_regions_is_not_built(
+    install: Install, problem: Problem
+) -> None:
+    """The arm runs all the same, and each decision says that it is the fallback."""
+    built: list[PaperBuilt] = []
+    why = "runs at most 4 rows, not 6"
+    backend = replace(paper(built=built), declines=lambda _: dict.fromkeys(ALL, why))
+    found = dispatched(install, problem, backend)
+    assert (built, found.whole) == ([], None)
+    assert all(isinstance(step, ReferenceStep) for step in found.steps.values())
+    assert {(d.backend, d.reason) for d in found.decisions} == {
+        ("reference", f"paper {why}")
+    }
+
+
+def test_what_declines_without_a_mapping_is_refused(problem: Problem) -> None:
+    """Before anything is made."""
+    backend = replace(paper(), declines=lambda _: None)  # type: ignore[arg-type,return-value]
+    assert registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU) == [
+        (
+            "cannot be checked (AttributeError: 'NoneType' object has no attribute "
+            "'get'); tell its author"
+        )
+    ]
+
+
 def test_a_backend_that_declines_the_step_is_not_measured(
     install: Install, problem: Problem
 ) -> None:

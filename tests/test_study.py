@@ -1,10 +1,11 @@
 from itertools import islice
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.experiment import CAPTURED
+from layerscope.experiment import CAPTURED, SERIAL, Experiment
 from layerscope.layers.spec import LayerSpec
 from layerscope.study import MIN_ROUNDS, Arm, Slot, Study, order
 from layerscope.trace_spec import TraceSpec, TraceSteps
@@ -39,6 +40,39 @@ def test_arms_are_named_by_backend_switches_and_whether_again() -> None:
     assert arm.name == "fused:pdl=stock:early=off"
     again = Arm(backend="fused", switches={"pdl": "stock"}, again=True)
     assert again.name == "fused:pdl=stock (A/A)"
+
+
+def test_an_arm_with_many_switches_may_be_called_otherwise() -> None:
+    """Its label is its name, also of the second capture."""
+    arm = Arm(backend="fused", switches={"pdl": "off", "early": "off"}, label="bare")
+    assert arm.name == "bare"
+    assert msgspec.structs.replace(arm, again=True).name == "bare (A/A)"
+
+
+def test_arms_of_switches_are_built_beside_those_that_are_compared() -> None:
+    """None of them comes again, and a study may go on without any."""
+    only = Arm(backend="a", switches={"x": "off"})
+    of = msgspec.structs.replace(study(), switch_arms=(only,))
+    assert of.built_arms == (A, B, only)
+    assert of.all_arms == study().all_arms
+    kept = of.keeping({"b", "a:x=off"})
+    assert kept == msgspec.structs.replace(of, arms=(B,))
+    assert of.keeping({"a", "b"}) == study()
+
+
+def test_arms_of_switches_are_asked_for_their_own_experiments_only() -> None:
+    """Those that are compared are asked for all, and each once."""
+    only = Arm(backend="a", switches={"x": "off"})
+    delayed = Experiment(delay="/down")
+    of = msgspec.structs.replace(
+        study(),
+        experiments=(SERIAL,),
+        switch_arms=(only,),
+        switch_experiments={"a": (SERIAL, delayed), "a:x=off": (delayed,)},
+    )
+    assert of.asked("a") == (SERIAL, delayed)
+    assert of.asked("b") == (SERIAL,)
+    assert of.asked("a:x=off") == (delayed,)
 
 
 def test_the_first_arm_comes_again_last() -> None:

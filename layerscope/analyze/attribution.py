@@ -136,7 +136,7 @@ def _spent(
     rows = typical.alike.join(labels, on=key)
     gaps = rows.select(*_ROUND, "region", cause="gap_cause", spent_ns="gap_ns")
     durations = rows.select(*_ROUND, *_CELL, spent_ns="exclusive_ns")
-    added = _with_cost(typical.kernels, costs).join(labels, on=key)
+    added = with_observer_cost(typical.kernels, costs).join(labels, on=key)
     added = (
         added.sort(key)
         .group_by("region", cause="gap_cause", maintain_order=True)
@@ -153,8 +153,18 @@ def _spent(
     )
 
 
-def _with_cost(kernels: pl.DataFrame, costs: Sequence[KernelCost]) -> pl.DataFrame:
-    """`kernels`, and what the profiler adds to each (cost_ns)."""
+def with_observer_cost(
+    kernels: pl.DataFrame, costs: Sequence[KernelCost]
+) -> pl.DataFrame:
+    """`kernels`, and what the profiler adds to the gap before each.
+
+    Args:
+        kernels: with the columns grid_x, grid_y and grid_z, null where there is none.
+        costs: as for `changes`.
+
+    Returns:
+        With a column more, Float64 ``cost_ns``.
+    """
     if not costs:
         return kernels.with_columns(cost_ns=pl.lit(0.0))
     grid = [pl.col(f"grid_{axis}").fill_null(1) for axis in "xyz"]

@@ -128,21 +128,25 @@ def _match_region(bases: _Kernels, others: _Kernels) -> _Labels:
 
 def _units(bases: _Kernels, others: _Kernels) -> Iterable[_Sides]:
     """Kernels with a role, by which things belong together."""
-    groups: list[set[str]] = []
-    for kernel in (*bases, *others):
-        joined = set(kernel.things)
-        apart = []
-        for group in groups:
-            if group & kernel.things:
-                joined |= group
-            else:
-                apart.append(group)
-        groups = [*apart, joined] if joined else apart
-    for group in groups:
+    for group in joined_things(kernel.things for kernel in (*bases, *others)):
         yield (
             [kernel for kernel in bases if kernel.things & group],
             [kernel for kernel in others if kernel.things & group],
         )
+
+
+def joined_things(roles: Iterable[frozenset[str]]) -> list[frozenset[str]]:
+    """The things that roles name, those in one group that any role joins.
+
+    Args:
+        roles: the things that each of them names; of none, it says nothing.
+    """
+    groups: list[frozenset[str]] = []
+    for things in roles:
+        met = [group for group in groups if group & things]
+        apart = [group for group in groups if not group & things]
+        groups = [*apart, things.union(*met)] if things else groups
+    return groups
 
 
 def _split(sides: _Sides, *, has_role: bool) -> _Sides:

@@ -28,17 +28,21 @@ def what_ifs(header: RunHeader, times: pl.DataFrame, arm: str) -> tuple[WhatIf, 
     """Every edited graph of `arm` that was timed beside the captured one.
 
     Not those that lack a region, which have rounds of their own, nor the serial twin,
-    which is the ledger's.
+    which is the ledger's, nor what was asked for the switches of the arm alone.
 
     Args:
         header: of the run.
         times: `pass_times` of the run.
         arm: which one.
     """
+    study = header.study
+    own = {*study.switch_experiments.get(arm, ())} - {*study.experiments}
     asked = [
         trial.experiment
         for trial in header.trials
-        if trial.arm == arm and trial.outcome == "measured"
+        if trial.arm == arm
+        and trial.outcome == "measured"
+        and trial.experiment not in own
     ]
     graphs = times.filter(pl.col("arm") == arm, pl.col("phase") == ANCHOR).select(
         "capture", "round", "pass_ns", arm="experiment"

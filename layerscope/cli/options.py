@@ -107,6 +107,14 @@ class ProfileOptions(LayerOptions):
             show_default="reference and every other backend that fits; all of --script",
         ),
     ] = None
+    each_switch: Annotated[
+        bool,
+        typer.Option(
+            "--each-switch",
+            help="Tell the switches of every backend apart: each alone, and all but "
+            "each.",
+        ),
+    ] = False
     no_draft: Annotated[
         bool,
         typer.Option(

@@ -8,8 +8,9 @@ from typing import Final
 
 import torch
 
-from layerscope import registry
+from layerscope import coverage, registry
 from layerscope.cli.arms import parse_arms
+from layerscope.cli.each_switch import with_each_switch
 from layerscope.cli.options import LayerOptions, ProfileOptions
 from layerscope.errors import BackendError, InputError
 from layerscope.experiment import ALL, PASSES, Experiment, usual
@@ -99,6 +100,9 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         captures=options.captures,
         time_budget_s=options.time_budget,
     )
+    if options.each_switch:
+        study = with_each_switch(study)
+        optional |= {arm.name for arm in study.switch_arms}
     return Plan(
         study=study,
         spec=spec,
@@ -151,7 +155,7 @@ def _check_regions(experiments: Sequence[Experiment], spec: LayerSpec) -> None:
     known = (*spec.regions, Region.OTHER, Region.DRAFT)
     scopes = ("", ALL, PASSES)
     for one in experiments:
-        for name in (one.serial, one.without, one.delay):
+        for name in (one.serial, one.without, one.delay.partition("/")[0]):
             if name not in (*scopes, *known):
                 msg = (
                     f"--experiment {one.name!r}: {spec.model.name} has no region "
@@ -234,7 +238,9 @@ def _fitting_arms(
             continue
         arm = Arm(backend=name)
         try:
-            reasons = registry.reasons(registry.load(name), arm, spec, facts(device))
+            backend = registry.load(name)
+            reasons = registry.reasons(backend, arm, spec, facts(device))
+            reasons = reasons or coverage.idle(backend, spec)
         except BackendError as error:
             reasons = [str(error)]
         if reasons:

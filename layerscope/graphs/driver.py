@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from layerscope.errors import MeasurementError
-from layerscope.graphs.edits import Change, delayed, verify
+from layerscope.graphs.edits import Change, delayed
 from layerscope.graphs.replay import Link
 
 Executable: TypeAlias = Any
@@ -124,3 +124,28 @@ def _restore(driver: GraphDriver, links: Sequence[Link]) -> None:
     except MeasurementError as error:
         msg = f"the captured graph could not be made what it was: {error}"
         raise MeasurementError(msg) from error
+
+
+def verify(expected: Iterable[Link], found: Iterable[Link]) -> None:
+    """Check that a graph has exactly the links it should have.
+
+    Raises:
+        MeasurementError: it has others; says how many, and names the first.
+    """
+    wanted, there = set(expected), set(found)
+    wrong = sorted(wanted ^ there)
+    if wrong:
+        missing, extra = len(wanted - there), len(there - wanted)
+        first = min(there - wanted, default=wrong[0])
+        msg = (
+            f"the graph lacks {missing} edges that it should have and has {extra} that "
+            f"it should not, such as {first.source} to {first.target} ({_data(first)})"
+        )
+        raise MeasurementError(msg)
+
+
+def _data(link: Link) -> str:
+    """The data of an edge, in words."""
+    kind = "programmatic" if link.programmatic else "full"
+    ports = f"ports {link.from_port} and {link.to_port}"
+    return f"{kind}, {ports}" if link.from_port or link.to_port else kind

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from layerscope.errors import MeasurementError
 from layerscope.experiment import ALL, PASSES, Experiment
 from layerscope.graphs.replay import HEAD_PASS, Link, Node
 from layerscope.graphs.serial import has_branches, order_is_kept, serialised
@@ -215,38 +214,49 @@ def knock_out(
     return reasons or Change(disabled=tuple(kernels))
 
 
-def delay(nodes: Sequence[Node], region: str, delay_ns: int) -> Change | list[str]:
-    """Let a kernel spin before the first kernel of `region` in every pass.
+def delay(nodes: Sequence[Node], scope: str, delay_ns: int) -> Change | list[str]:
+    """Let a kernel spin before the first kernel of `scope` in every pass.
+
+    Args:
+        nodes: of the captured graph, in creation order.
+        scope: as `Experiment.delay`.
+        delay_ns: how long.
 
     Returns:
-        Reasons, where the time is none that is allowed, or the region has no kernel.
+        Reasons, where the time is none that is allowed, or `scope` has no kernel.
     """
     reasons = []
     if not 0 <= delay_ns <= LONGEST_DELAY_NS:
         reasons.append(f"a delay has 0 to {LONGEST_DELAY_NS} ns, not {delay_ns}")
     first: dict[int, int] = {}
+    region, _, role = scope.partition("/")
     for node in _kernels(nodes, region):
-        first.setdefault(node.pass_index, node.index)
+        if not role or role in (node.role or "").split("+"):
+            first.setdefault(node.pass_index, node.index)
     if not first:
-        reasons.append(_no_kernel(region))
+        reasons.append(_no_kernel(scope))
     return reasons or Change(
         delays=tuple((index, delay_ns) for index in first.values())
     )
 
 
 def _kernels(nodes: Sequence[Node], region: str) -> list[Node]:
-    """The kernels of `region`, in all passes."""
+    """The kernels of `region`, in all passes; of every region where it is empty."""
     return [
         node
         for node in nodes
-        if node.region == region
+        if region in ("", node.region)
         and node.pass_index != HEAD_PASS
         and node.kind == "kernel"
     ]
 
 
-def _no_kernel(region: str) -> str:
-    return f"no kernel of its passes belongs to {region}"
+def _no_kernel(scope: str) -> str:
+    region, _, role = scope.partition("/")
+    if not role:
+        return f"no kernel of its passes belongs to {region}"
+    of = f" of {region}" if region else ""
+    return f"no kernel{of} of its passes has the role {role}"
 
 
 def delayed(
@@ -270,28 +280,3 @@ def delayed(
         is_early = any(not link.is_full for link in before)
         wanted.add((Link.early if is_early else Link)(number, target))
     return tuple(sorted(wanted))
-
-
-def verify(expected: Iterable[Link], found: Iterable[Link]) -> None:
-    """Check that a graph has exactly the links it should have.
-
-    Raises:
-        MeasurementError: it has others; says how many, and names the first.
-    """
-    wanted, there = set(expected), set(found)
-    wrong = sorted(wanted ^ there)
-    if wrong:
-        missing, extra = len(wanted - there), len(there - wanted)
-        first = min(there - wanted, default=wrong[0])
-        msg = (
-            f"the graph lacks {missing} edges that it should have and has {extra} that "
-            f"it should not, such as {first.source} to {first.target} ({_data(first)})"
-        )
-        raise MeasurementError(msg)
-
-
-def _data(link: Link) -> str:
-    """The data of an edge, in words."""
-    kind = "programmatic" if link.programmatic else "full"
-    ports = f"ports {link.from_port} and {link.to_port}"
-    return f"{kind}, {ports}" if link.from_port or link.to_port else kind

@@ -17,8 +17,9 @@ from typing import Final
 
 import msgspec
 
-from layerscope.layers.families import layer_tensors
+from layerscope.layers.families import weight_bytes
 from layerscope.layers.spec import LayerSpec
+from layerscope.layers.tensors import cached_bytes
 from layerscope.regions import Region
 
 THREADS: Final = 256
@@ -166,31 +167,12 @@ def standard_chain(spec: LayerSpec, distinct_experts: int | None) -> tuple[Stage
     Raises:
         ValueError: `distinct_experts` does not fit the family.
     """
-    if (distinct_experts is None) == bool(spec.model.experts):
-        msg = f"{spec.model.name} and distinct_experts {distinct_experts} do not fit"
-        raise ValueError(msg)
-    weights = _weight_bytes(spec, distinct_experts)
+    weights = weight_bytes(spec, distinct_experts)
     feed_forward = _dense if distinct_experts is None else _experts
     return (*_attention(spec, weights), *_o_proj(weights), *feed_forward(weights))
 
 
-def _weight_bytes(spec: LayerSpec, distinct_experts: int | None) -> dict[str, int]:
-    """Bytes of each weight that a pass reads; of experts only the distinct ones."""
-    found = {}
-    for tensor in layer_tensors(spec):
-        experts, *matrix = tensor.shape
-        read = tensor
-        if len(matrix) > 1 and distinct_experts is not None:
-            assert experts == spec.model.experts  # noqa: S101 (stacked by expert)
-            shape = (distinct_experts, *matrix)
-            read = msgspec.structs.replace(tensor, shape=shape)
-        found[tensor.name] = read.stored_bytes(spec)
-    return found
-
-
 def _attention(spec: LayerSpec, weights: dict[str, int]) -> tuple[Stage, ...]:
-    cached_rows = spec.requests * spec.context
-    kv_row = 2 * spec.kv_heads * spec.model.head_dim * spec.dtype.bytes
     head_norms = weights.get("q_norm", 0) + weights.get("k_norm", 0)
     rope = "qk norm + rope" if head_norms else "rope"
     return _region(
@@ -199,7 +181,7 @@ def _attention(spec: LayerSpec, weights: dict[str, int]) -> tuple[Stage, ...]:
             "norm": weights["input_norm"],
             "qkv": weights["qkv"],
             rope: head_norms,
-            "attention": cached_rows * kv_row,
+            "attention": cached_bytes(spec),
             "combine": 0,
         },
     )

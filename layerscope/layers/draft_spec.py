@@ -54,10 +54,15 @@ class DraftSpec(msgspec.Struct, frozen=True, kw_only=True, tag="draft"):
         return size
 
     @property
+    def base_bytes(self) -> int:
+        """Bytes of the base logits of one position on one rank, of all requests."""
+        return self.requests * self.vocab_slice * _FLOAT32_BYTES
+
+    @property
     def required_bytes(self) -> int:
         """Bytes that one pass must move: w2 once, base logits, rows of w1, tokens."""
         picks = self.requests * self.tokens
-        base = picks * self.vocab_slice * _FLOAT32_BYTES
+        base = self.tokens * self.base_bytes
         rows = picks * self.rank * self.dtype.bytes
         return self.w2_bytes + base + rows + picks * _INT64_BYTES
 

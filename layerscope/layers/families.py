@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from layerscope.layers import llama, qwen3_moe
 from layerscope.layers.spec import Family, LayerSpec, ModelShape
-from layerscope.layers.tensors import Source, TensorSpec, activation_bytes
+from layerscope.layers.tensors import Source, TensorSpec, activation_bytes, kv_row_bytes
 from layerscope.regions import Region
 
 _INT32_BYTES: Final = 4
@@ -34,6 +36,32 @@ FAMILIES: Final[dict[Family, FamilyTable]] = {
 def layer_tensors(spec: LayerSpec) -> tuple[TensorSpec, ...]:
     """The weights of one rank of the layer, in execution order."""
     return FAMILIES[spec.model.family].tensors(spec)
+
+
+def weight_bytes(spec: LayerSpec, distinct_experts: int | None) -> dict[str, int]:
+    """Bytes of each weight that a pass reads, by name, with block scales.
+
+    Args:
+        spec: the layer and its workload.
+        distinct_experts: distinct experts over all rows of the pass, of which alone the
+            weights are read; None if dense.
+
+    Raises:
+        ValueError: `distinct_experts` does not fit the family.
+    """
+    if (distinct_experts is None) == bool(spec.model.experts):
+        msg = f"{spec.model.name} and distinct_experts {distinct_experts} do not fit"
+        raise ValueError(msg)
+    found = {}
+    for tensor in layer_tensors(spec):
+        experts, *matrix = tensor.shape
+        read = tensor
+        if len(matrix) > 1 and distinct_experts is not None:
+            assert experts == spec.model.experts  # noqa: S101 (stacked by expert)
+            shape = (distinct_experts, *matrix)
+            read = msgspec.structs.replace(tensor, shape=shape)
+        found[tensor.name] = read.stored_bytes(spec)
+    return found
 
 
 def required_bytes(spec: LayerSpec, distinct_experts: int | None) -> dict[Region, int]:
@@ -66,8 +94,7 @@ def estimate_bytes(spec: LayerSpec, passes: int, steps: int) -> int:
     model, rows = spec.model, spec.rows
     weights = sum(tensor.stored_bytes(spec) for tensor in layer_tensors(spec))
     pages = spec.requests * spec.pages_per_request
-    kv_token = 2 * spec.kv_heads * model.head_dim * spec.dtype.bytes
-    cache = pages * (spec.page_size * kv_token + _INT32_BYTES)
+    cache = pages * (spec.page_size * kv_row_bytes(spec) + _INT32_BYTES)
     hidden = activation_bytes(spec)
     attn_out = rows * spec.query_heads * model.head_dim * spec.dtype.bytes
     bias = rows * model.experts * _FLOAT32_BYTES

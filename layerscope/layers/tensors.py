@@ -133,17 +133,26 @@ def attention_bytes(spec: LayerSpec, *, qk_norm: bool) -> dict[Region, int]:
     }
     o_proj_weights = weights.pop("o") + weights.pop("post_norm")
     dim = spec.model.head_dim
-    kv_row = 2 * spec.kv_heads * dim * spec.dtype.bytes
     hidden = activation_bytes(spec)
     attn_out = spec.rows * spec.query_heads * dim * spec.dtype.bytes
-    cached_rows = spec.requests * spec.context
     return {
         Region.ATTENTION: sum(weights.values())
-        + (cached_rows + spec.rows) * kv_row
+        + cached_bytes(spec)
+        + spec.rows * kv_row_bytes(spec)
         + hidden
         + attn_out,
         Region.O_PROJ_ALL_REDUCE: o_proj_weights + attn_out + 3 * hidden,
     }
+
+
+def kv_row_bytes(spec: LayerSpec) -> int:
+    """Bytes of K and V of one row on one rank."""
+    return 2 * spec.kv_heads * spec.model.head_dim * spec.dtype.bytes
+
+
+def cached_bytes(spec: LayerSpec) -> int:
+    """Bytes of the K and V that are in the cache before the step, of all requests."""
+    return spec.requests * spec.context * kv_row_bytes(spec)
 
 
 def activation_bytes(spec: LayerSpec) -> int:

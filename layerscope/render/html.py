@@ -5,7 +5,7 @@ data within ``script`` elements once more; the page itself forbids every request
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
@@ -30,7 +30,7 @@ from layerscope.report.build import report_of
 from layerscope.report.evidence import capture_table, kernel_tables
 from layerscope.report.measures import Measures, measures
 from layerscope.run import Run
-from layerscope.run_header import RunHeader
+from layerscope.run_header import ReadCost, RunHeader
 
 _FLAG: Final = re.compile(r"(--[a-z][a-z-]*)")
 _LEAD: Final = ("device", "step", "types", "inputs", "steps")
@@ -92,7 +92,7 @@ def render(run: Run, scripts: ChartScripts) -> str:
     """
     chapters = [_chapter(run)]
     if run.draft is not None:
-        chapters.append(_chapter(run.draft, is_part=True))
+        chapters.append(_chapter(run.draft, run.header.reads, is_part=True))
     return _template().render(
         run=run,
         chapters=chapters,
@@ -136,8 +136,10 @@ def _source(name: str) -> Markup:
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 (our own)
 
 
-def _chapter(run: Run, *, is_part: bool = False) -> Chapter:
-    measured = measures(run)
+def _chapter(
+    run: Run, reads: Sequence[ReadCost] = (), *, is_part: bool = False
+) -> Chapter:
+    measured = measures(run, reads)
     report = report_of(run, measured, is_part=is_part)
     facts = {fact.label: fact.text for fact in report.facts}
     limits = {f"limit of {arm.name}" for arm in run.header.study.all_arms}

@@ -12,6 +12,7 @@ class Topic(StrEnum):
 
     ANCHORS = "One pass"
     LEDGER = "Where the change comes from"
+    SWITCHES = "Switches, one by one"
     TIMELINE = "Timeline of the median pass"
     SHARES = "Regions"
     SAMPLES = "Distribution of passes"
@@ -26,6 +27,9 @@ _TOPICS: Final = {
     "cause": Topic.LEDGER,
     "sum_ns": Topic.LEDGER,
     "benefit_ns": Topic.LEDGER,
+    "switch": Topic.SWITCHES,
+    "switch_arm": Topic.SWITCHES,
+    "dose_ns": Topic.SWITCHES,
     "gap_ns": Topic.TIMELINE,
     "lead_ns": Topic.TIMELINE,
     "duration_mean_ns": Topic.SHARES,

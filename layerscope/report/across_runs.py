@@ -9,6 +9,7 @@ from layerscope.analyze.statistics import Verdict
 from layerscope.errors import InputError
 from layerscope.report.arms import arm_names, check_arm, partial_warnings
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Report, Table
+from layerscope.report.fallbacks import idle_arms
 from layerscope.report.observed_runs import compare_observed_runs
 from layerscope.report.tables import change_cell, unfused_notes
 from layerscope.report.work import noun, title
@@ -110,6 +111,16 @@ def machine_notes(base: Run, other: Run) -> list[str]:
     return [f"the runs are of two devices {name}, which need not be equally fast"]
 
 
+def idle_warnings(*runs: Run) -> tuple[str, ...]:
+    """A line for every arm of a run that was another backend under its name."""
+    return tuple(
+        f"{run.path}: {arm} {each.told}"
+        for run in runs
+        for arm, each in idle_arms(run.header).items()
+        if not arm.endswith(AA_SUFFIX)
+    )
+
+
 def run_facts(base: Run, other: Run) -> tuple[Fact, ...]:
     """Which two runs are compared."""
     return (
@@ -148,6 +159,7 @@ def _report(
         ),
         warnings=(
             *(f"the runs differ: {each}" for each in differing),
+            *idle_warnings(base, other),
             *partial_warnings(base, other),
         ),
         differences=differing,

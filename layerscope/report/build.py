@@ -10,10 +10,13 @@ from layerscope.report.bounds import bounds_notes
 from layerscope.report.document import Fact, Report
 from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
+from layerscope.report.fallbacks import fallback_notes, idle_arms, idle_headline
 from layerscope.report.ledger import headline, ledger_notes
+from layerscope.report.limits import role_notes
 from layerscope.report.measures import Measures, measures
 from layerscope.report.observed import observed_report
 from layerscope.report.region_names import region_name
+from layerscope.report.switches import switch_headlines, switch_notes
 from layerscope.report.tables import against, tables, unfused_notes, why_unjudged
 from layerscope.report.verdicts import early_notes, verdicts
 from layerscope.report.work import noun, title
@@ -35,7 +38,8 @@ def build_report(run: Run) -> Report:
     """The report of `run`; a partial one reports what there is, and says so."""
     parts: tuple[Report, ...] = ()
     if run.draft is not None:
-        parts = (report_of(run.draft, measures(run.draft), is_part=True),)
+        measured = measures(run.draft, run.header.reads)
+        parts = (report_of(run.draft, measured, is_part=True),)
     return report_of(run, measures(run), parts=parts)
 
 
@@ -59,7 +63,11 @@ def report_of(
     general = () if is_part else _general_notes(measured)
     return Report(
         title=title(run.header.study.spec),
-        headlines=(*_headlines(run.header, measured), *verdicts(measured.diagnoses)),
+        headlines=(
+            *_headlines(run.header, measured),
+            *switch_headlines(measured.mechanisms),
+            *verdicts(measured.diagnoses),
+        ),
         facts=facts(run, measured, with_machine=not is_part),
         tables=tables(run, measured),
         notes=(*general, *_notes(run.header, measured)),
@@ -70,8 +78,12 @@ def report_of(
 
 def _headlines(header: RunHeader, measured: Measures) -> Iterator[Fact]:
     words = against(header, measured.base)
+    idle = idle_arms(header)
     for arm, found in measured.ledgers.items():
-        yield headline(found, measured.comparisons[arm], words)
+        if arm in idle:
+            yield idle_headline(arm, idle[arm], words)
+        else:
+            yield headline(found, measured.comparisons[arm], words)
 
 
 def _general_notes(measured: Measures) -> Iterator[str]:
@@ -96,9 +108,11 @@ def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
     yield from _notes_on_arms(header, measured)
     for found in measured.ledgers.values():
         yield from ledger_notes(found)
+    yield from switch_notes(measured.mechanisms)
     yield from early_notes(measured.diagnoses)
     yield from experiment_notes(header, measured.knocked)
     yield from bounds_notes(header)
+    yield from role_notes(header, measured.role_reads)
 
 
 def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
@@ -106,12 +120,7 @@ def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
         if comparison.verdict is Verdict.UNKNOWN and arm != measured.again:
             yield f"{arm}: unknown whether it differs: {comparison.reason}"
     yield from _notes_on_regions(header, measured)
-    for decision in header.decisions:
-        if decision.reason:
-            yield (
-                f"{decision.arm}: {region_name(decision.region)} ran on "
-                f"{decision.backend} ({decision.reason})"
-            )
+    yield from fallback_notes(header)
 
 
 def _notes_on_regions(header: RunHeader, measured: Measures) -> Iterator[str]:
@@ -138,6 +147,9 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         yield "no whole round was sampled, so there are no anchors"
     if header.study.draft is not None and run.draft is None:
         yield "the draft is missing: it was not measured, or stopped before a sample"
+    for arm in idle_arms(header):
+        if arm != measured.again:
+            yield f"{arm} ran nothing of its own: its figures are the fallback's"
     yield from _doubts(header, measured)
     reasons = throttle_reasons(run.samples)
     if reasons:

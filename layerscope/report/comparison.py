@@ -19,6 +19,7 @@ from layerscope.report.document import (
     Table,
 )
 from layerscope.report.facts import floor_text
+from layerscope.report.fallbacks import idle_arms, idle_headline
 from layerscope.report.ledger import headline, ledger_notes, ledger_tables
 from layerscope.report.observed_runs import compare_observed_arms
 from layerscope.report.tables import against, change_cell, unfused_notes
@@ -63,10 +64,14 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
     comparison = compare(times, base, other, floor_ns)
     found = ledger_of(swept, base, other)
     words = against(header, base)
-    base_ns = anchor_ns(times, base)
+    base_ns, idle = anchor_ns(times, base), idle_arms(header)
     return Report(
         title=f"{title(header.study.spec)}: {other} {words}",
-        headlines=(headline(found, comparison, words),),
+        headlines=(
+            idle_headline(other, idle[other], words)
+            if other in idle
+            else headline(found, comparison, words),
+        ),
         facts=(
             Fact("run", str(run.path)),
             Fact("noise floor", floor_text(floor_ns, base_ns, header)),
@@ -75,14 +80,19 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
             _arm_table(swept, arms, comparison),
             *ledger_tables(found, words),
         ),
-        notes=(*unfused_notes(header, arms), *ledger_notes(found)),
+        notes=(
+            *unfused_notes(header, arms),
+            *(f"{arm} {each.told}" for arm, each in idle.items() if arm in arms),
+            *ledger_notes(found),
+        ),
         warnings=partial_warnings(run),
         parts=parts,
     )
 
 
 def _arm_table(swept: SweptRun, arms: tuple[str, str], comparison: Comparison) -> Table:
-    changes = (None, change_cell(comparison, is_judged=True))
+    is_judged = arms[1] not in idle_arms(swept.header)
+    changes = (None, change_cell(comparison, is_judged=is_judged))
     anchors = [anchor(swept.times, arm) for arm in arms]
     return Table(
         title=f"{noun(swept.header.study.spec)}: one pass",

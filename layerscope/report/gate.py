@@ -11,6 +11,7 @@ from layerscope.report.across_runs import (
     COLUMNS,
     arm_label,
     change_text,
+    idle_warnings,
     machine_notes,
     row,
     run_facts,
@@ -88,7 +89,7 @@ def gate_runs(
             *([] if arms else _arms_left_out(run, against)),
             *_drafts_left_out(run, against, chosen),
         ),
-        warnings=partial_warnings(against, run),
+        warnings=(*idle_warnings(against, run), *partial_warnings(against, run)),
     )
     return GateReport(worst, report)
 

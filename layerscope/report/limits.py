@@ -1,13 +1,15 @@
-"""Limits of the machine, and how near to them the regions of a run come."""
+"""Limits of the machine, and how near to them regions and kernels of a run come."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 from layerscope.analyze.read_curve import FEWEST_READS, cold_read_ns
+from layerscope.analyze.role_reads import RoleRead, RoleReads
 from layerscope.environment import DeviceFacts
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.document import (
     Cell,
@@ -45,6 +47,16 @@ _SPEEDS: Final = (
     Column("cold_read_ns", "one cold read", Kind.TIME),
     Column("ratio", "share / read", Kind.RATIO),
     Column("kernel_speed_tb_per_s", "TB/s of its one kernel", Kind.RATIO),
+)
+_BY_ROLE: Final = (
+    Column("role", "role", Kind.TEXT),
+    Column("kernels", "kernels", Kind.COUNT),
+    Column("required_bytes", "required", Kind.SIZE),
+    Column("duration_ns", "duration", Kind.TIME),
+    Column("time_ns", "with gaps", Kind.TIME),
+    Column("speed_tb_per_s", "TB/s", Kind.RATIO),
+    Column("cold_read_ns", "one cold read", Kind.TIME),
+    Column("ratio", "with gaps / read", Kind.RATIO),
 )
 _HOW: Final = (
     "kernels that only read what they must and wait for what they need, cold; the "
@@ -179,3 +191,62 @@ def _speed_row(
         share_ns / read_ns,
         own,
     )
+
+
+def role_tables(found: Mapping[str, RoleReads]) -> Iterator[Table]:
+    """How fast the kernels of every arm read what their roles say they must.
+
+    Times are medians over profiled passes of the serial twin, or, without one, of the
+    graph as captured, which the title says: they then include what kernels wait.
+
+    Args:
+        found: by arm.
+    """
+    for arm, roles in found.items():
+        of = "as captured, waits included" if roles.has_waits else "serial twin"
+        yield Table(
+            title=f"kernels of {arm} by role against cold reads, {of}",
+            columns=_BY_ROLE,
+            rows=tuple(map(_role_row, roles.reads)),
+        )
+
+
+def _role_row(found: RoleRead) -> tuple[Cell, ...]:
+    return (
+        ", ".join(found.roles),
+        found.kernels,
+        found.required_bytes,
+        found.duration_ns,
+        found.time_ns,
+        tb_per_s(found.required_bytes, found.time_ns),
+        found.cold_read_ns,
+        found.time_ns / found.cold_read_ns,
+    )
+
+
+def role_notes(header: RunHeader, found: Mapping[str, RoleReads]) -> Iterator[str]:
+    """How to read `role_tables`; nothing where there are none.
+
+    Args:
+        header: of the run.
+        found: by arm.
+    """
+    if not found:
+        return
+    is_draft = isinstance(header.study.spec, DraftSpec)
+    what = "w2 and base logits" if is_draft else "weights, and cached K and V"
+    waiting = [arm for arm, roles in found.items() if roles.has_waits]
+    is_corrected = header.observer_costs and len(waiting) < len(found)
+    added = "less" if is_corrected else "with"
+    yield (
+        f"required of a role are {what}; its kernels' durations and the gaps before "
+        f"them, {added} what the profiler adds, stand beside one cold read of as many "
+        "bytes, its launch included"
+    )
+    if waiting:
+        yield (
+            f"{', '.join(waiting)}: without a serial twin, kernels by role are as "
+            "captured: their times hold what they wait and what the profiler adds"
+        )
+    if is_draft:
+        yield "tokens after the first find as much of w2 as the cache holds"

@@ -1,6 +1,7 @@
 """What the tables and facts of one run are made of, computed once."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -13,6 +14,7 @@ from layerscope.analyze.causes import Ledger
 from layerscope.analyze.diagnosis import Diagnosis, diagnosis_of
 from layerscope.analyze.knockouts import KnockOut, knock_outs
 from layerscope.analyze.ledger import ledger_of
+from layerscope.analyze.role_reads import RoleReads, role_reads
 from layerscope.analyze.shares import region_shares, region_table
 from layerscope.analyze.statistics import (
     ANCHOR,
@@ -27,9 +29,11 @@ from layerscope.analyze.statistics import (
     share_changes,
 )
 from layerscope.analyze.swept import sweep_run
+from layerscope.analyze.switches import Mechanisms, mechanisms
 from layerscope.analyze.what_ifs import WhatIf, what_ifs
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run
+from layerscope.run_header import ReadCost
 from layerscope.trace_spec import TraceSpec
 
 AFTER = "after"
@@ -106,8 +110,14 @@ class Measures:
     knocked: dict[str, tuple[KnockOut, ...]]
     """By arm; empty where no region was taken out."""
 
+    mechanisms: tuple[Mechanisms, ...]
+    """Of every backend whose switches are told apart."""
+
     diagnoses: dict[str, Diagnosis]
     """Of every measured arm but the A/A arm."""
+
+    role_reads: dict[str, RoleReads]
+    """By arm; none of an arm whose kernels have no role that says what they read."""
 
     @property
     def captured_regions(self) -> pl.DataFrame:
@@ -134,12 +144,18 @@ class Measures:
         return dict(sums.iter_rows())
 
 
-def measures(run: Run) -> Measures:
-    """Everything that is reported of `run`, however little of it was measured."""
+def measures(run: Run, reads: Sequence[ReadCost] = ()) -> Measures:
+    """Everything that is reported of `run`, however little of it was measured.
+
+    Args:
+        run: what is reported.
+        reads: the curve of cold reads of its machine, for a draft, which has none of
+            its own: that of its layer's run.
+    """
     arms = tuple(arm.name for arm in run.header.study.all_arms)
     is_trace = isinstance(run.header.study.spec, TraceSpec)
     base, again = arms[0], "" if is_trace else arms[-1]
-    swept = sweep_run(run)
+    swept = sweep_run(_of_arms(run, arms))
     times = swept.times
     anchors = {arm: anchor(times, arm) for arm in arms}
     floor_ns = noise_floor(times, base, again)
@@ -163,7 +179,7 @@ def measures(run: Run) -> Measures:
             for arm in arms
             if anchors[arm].samples and arm in profiled
         },
-        linearity=linearity(run.samples.filter(whole)),
+        linearity=linearity(swept.run.samples.filter(whole)),
         regions=regions,
         share_changes={
             arm: share_changes(shares, base, arm) for arm in arms[1:] if not is_trace
@@ -171,7 +187,21 @@ def measures(run: Run) -> Measures:
         ledgers={arm: ledger_of(swept, base, arm) for arm in measured if arm != base},
         what_ifs={arm: what_ifs(run.header, times, arm) for arm in measured},
         knocked={arm: knock_outs(run.header, times, arm) for arm in measured},
+        mechanisms=mechanisms(run, floor_ns),
         diagnoses={arm: diagnosis_of(swept, arm) for arm in measured},
+        role_reads={
+            arm: found for arm in measured if (found := role_reads(swept, arm, reads))
+        },
+    )
+
+
+def _of_arms(run: Run, arms: Sequence[str]) -> Run:
+    """`run` without the rows of arms that are there for their switches only."""
+    if not run.header.study.switch_arms:
+        return run
+    compared = pl.col("arm").is_in(arms)
+    return replace(
+        run, samples=run.samples.filter(compared), kernels=run.kernels.filter(compared)
     )
 
 

@@ -1,6 +1,7 @@
 """The tables of a report: of the arms, of their regions, and of what was tried."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -12,9 +13,11 @@ from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report.bounds import bounds_table
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
 from layerscope.report.experiments import knock_out_tables, what_if_tables
+from layerscope.report.fallbacks import Idle, idle_arms, own_regions
 from layerscope.report.ledger import ledger_tables
-from layerscope.report.limits import speeds_table
+from layerscope.report.limits import role_tables, speeds_table
 from layerscope.report.measures import Measures
+from layerscope.report.switches import switch_tables
 from layerscope.report.verdicts import early_tables
 from layerscope.report.work import noun
 from layerscope.run import Run
@@ -32,6 +35,9 @@ _LAYER: Final = (
     Column("profiled_ns", "profiled mean", Kind.TIME),
     Column("kernels", "kernels", Kind.COUNT),
 )
+_OWN_REGIONS: Final = Column("own_regions", "own regions", Kind.TEXT)
+"""There where an arm has none."""
+
 _REGIONS: Final = (
     Column("region", "region", Kind.REGION),
     Column("kernels", "kernels", Kind.COUNT),
@@ -75,11 +81,13 @@ def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
             for found in measured.ledgers.values()
             for table in ledger_tables(found, words)
         ),
+        *switch_tables(measured.mechanisms),
         *early_tables(measured.diagnoses),
         *what_if_tables(measured.what_ifs),
         *knock_out_tables(measured.knocked, measured.regions),
         *bounds_table(header, measured.anchors),
         *speeds_table(header, measured.captured_regions),
+        *role_tables(measured.role_reads),
     )
 
 
@@ -87,8 +95,9 @@ def _role_tables(run: Run, again: str) -> Iterator[Table]:
     """What every role of an arm takes, of the arms that name some, as they are run."""
     captured = run.kernels.filter(pl.col("experiment") == CAPTURED)
     named = captured.filter(pl.col("role").is_not_null())["arm"].unique().sort()
+    compared = {arm.name for arm in run.header.study.arms}
     for arm in named:
-        if arm == again:
+        if arm == again or arm not in compared:
             continue
         kernels = captured.filter(pl.col("arm") == arm)
         by_role = kernels.with_columns(region=pl.col("role").fill_null(_NO_ROLE))
@@ -100,39 +109,57 @@ def _role_tables(run: Run, again: str) -> Iterator[Table]:
 
 def against(header: RunHeader, base: str) -> str:
     """What changes are against, in words that never hide an unfused baseline."""
-    is_ours = not isinstance(header.study.spec, CallableSpec)
-    backends = {arm.name: arm.backend for arm in header.study.all_arms}
-    if is_ours and backends.get(base) == REFERENCE:
-        return f"against unfused torch ({base})"
-    return f"against {base}"
+    idle = idle_arms(header)
+    name = f"{base}, which ran nothing of its own" if base in idle else base
+    if _is_unfused(header, base, idle):
+        return f"against unfused torch ({name})"
+    return f"against {name}"
 
 
 def unfused_notes(header: RunHeader, arms: Iterable[str]) -> Iterator[str]:
     """That a change is against unfused torch, where some of `arms` are and some not."""
-    backends = {arm.name: arm.backend for arm in header.study.all_arms}
-    is_ours = not isinstance(header.study.spec, CallableSpec)
-    if is_ours and len({backends.get(arm) == REFERENCE for arm in arms}) > 1:
+    idle = idle_arms(header)
+    if len({_is_unfused(header, arm, idle) for arm in arms}) > 1:
         yield (
             "every change to or from reference is against unfused torch, not against "
             "a serving kernel chain"
         )
 
 
+def _is_unfused(header: RunHeader, arm: str, idle: Mapping[str, Idle]) -> bool:
+    """Whether all that `arm` ran is plain torch of ours, under whatever name."""
+    if isinstance(header.study.spec, CallableSpec):
+        return False
+    if arm in idle:
+        return idle[arm].backends == (REFERENCE,)
+    backends = {each.name: each.backend for each in header.study.all_arms}
+    return backends.get(arm) == REFERENCE
+
+
 def _layer_table(header: RunHeader, measured: Measures) -> Table:
     measured_noun = noun(header.study.spec)
-    return Table(
+    idle = idle_arms(header)
+    plain = Table(
         title=f"{measured_noun}: one pass, change {against(header, measured.base)}",
         columns=_LAYER,
-        rows=tuple(_layer_row(header, measured, arm) for arm in measured.arms),
+        rows=tuple(_layer_row(header, measured, arm, idle) for arm in measured.arms),
     )
+    if not idle:
+        return plain
+    own = [own_regions(header, arm) for arm in measured.arms]
+    rows = tuple((*row, each) for row, each in zip(plain.rows, own, strict=True))
+    return replace(plain, columns=(*_LAYER, _OWN_REGIONS), rows=rows)
 
 
-def _layer_row(header: RunHeader, measured: Measures, arm: str) -> tuple[Cell, ...]:
+def _layer_row(
+    header: RunHeader, measured: Measures, arm: str, idle: Collection[str]
+) -> tuple[Cell, ...]:
     anchor = measured.anchors[arm]
+    is_judged = arm != measured.again and arm not in idle
     return (
         arm,
         Interval(anchor.value, anchor.low, anchor.high) if anchor.samples else None,
-        change_cell(measured.comparisons.get(arm), is_judged=arm != measured.again),
+        change_cell(measured.comparisons.get(arm), is_judged=is_judged),
         _traffic(header.bytes, arm.removesuffix(AA_SUFFIX)),
         measured.profiled_ns.get(arm),
         measured.kernels.get(arm),
@@ -189,6 +216,8 @@ def region_table_of(measured: Measures, arm: str, title: str) -> Table:
 
 def why_unjudged(header: RunHeader, measured: Measures, arm: str) -> str:
     """Why changes of the regions of `arm` get no verdict; empty where they do."""
+    if arm in idle_arms(header):
+        return "it ran nothing of its own"
     if measured.region_names(arm) != measured.region_names(measured.base):
         return f"its regions are not those of {measured.base}"
     is_foreign = isinstance(header.study.spec, CallableSpec)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-import msgspec
-
 from layerscope.errors import MeasurementError, describe
 from layerscope.experiment import CAPTURED, Experiment
 from layerscope.graphs.edits import Change
@@ -22,7 +20,7 @@ from layerscope.record.nvtx import NvtxObserver, arm_range
 from layerscope.regions import observing
 from layerscope.run import RunWriter
 from layerscope.runner.body import body_of
-from layerscope.runner.editing import changed, edited
+from layerscope.runner.editing import Needed, changed, edited, whole
 from layerscope.runner.first_runs import Ahead, KnownRuns
 from layerscope.runner.setting import RunnerOptions
 from layerscope.runner.workload import Recipe, Workload
@@ -86,7 +84,8 @@ class Bench:
     @property
     def arms(self) -> list[str]:
         """Names of all arms in the study's order, the A/A arm last."""
-        return [arm.name for arm in self.study.all_arms]
+        study = self.study
+        return [arm.name for arm in (*study.built_arms, study.all_arms[-1])]
 
     def graphs(self, *, twins: bool = True) -> Graphs:
         """The captured graph of every arm, and those edited ones that do all the work.
@@ -104,7 +103,7 @@ class Bench:
         return (*captured, *edited)
 
     def capture(
-        self, lengths: Sequence[int] | None = None, *, knockouts: bool = False
+        self, lengths: Sequence[int] | None = None, needed: Needed = whole
     ) -> None:
         """Replace all replays by fresh ones, and warm them.
 
@@ -112,8 +111,8 @@ class Bench:
         on what was captured before it.
 
         Args:
-            lengths: of the study's, those that are needed; None for all.
-            knockouts: whether graphs without a region are needed too.
+            lengths: of the study's; None for all.
+            needed: which edited graphs; those that do all the work, unless told.
         """
         self.release()
         seed = f"{self.study.seed}:capture:{self._captures}"
@@ -131,7 +130,7 @@ class Bench:
         self._warm([*self.replays.values()] * WARM_LAUNCHES)
         for arm, experiments in self.experiments.items():
             for experiment in experiments:
-                if knockouts or not experiment.without:
+                if needed(arm, experiment):
                     self._edit_again(arm, experiment)
 
     def _edit_again(self, arm: str, experiment: Experiment) -> None:
@@ -207,8 +206,7 @@ class Bench:
         self.player.wait()
         for key in [key for key in self.replays if key[0] == arm]:
             self.replays.pop(key).close()
-        arms = tuple(one for one in self.study.arms if one.name != arm)
-        self.study = msgspec.structs.replace(self.study, arms=arms)
+        self.study = self.study.keeping({*self.arms} - {arm})
         header = self.writer.header
         header.study = self.study
         header.warnings.append(f"left out {arm}: {describe(error)}")

@@ -49,7 +49,7 @@ def mean_distinct(counts: list[list[int]]) -> int | None:
 
 
 def _arm_chains(bench: Bench) -> dict[str, tuple[Stage, ...]]:
-    """The kernels of every arm that was recorded, but the A/A arm."""
+    """The kernels of every arm that was recorded and is compared with others."""
     header, kernels = bench.writer.header, bench.writer.kernels
     chains = {}
     for arm in (arm.name for arm in bench.study.arms):

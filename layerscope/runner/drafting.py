@@ -64,6 +64,11 @@ def draft_study(study: Study) -> DraftStudy | None:
             spec=spec,
             draft=None,
             experiments=tuple(one for one in study.experiments if not one.without),
+            # delays name roles of the layer's kernels
+            switch_experiments={
+                arm: tuple(one for one in asked if not one.delay)
+                for arm, asked in study.switch_experiments.items()
+            },
             steps=_STEPS,
             time_budget_s=study.time_budget_s * DRAFT_SHARE,
         ),
@@ -131,7 +136,7 @@ def rebuild_draft(
     problem = make_draft(spec, options)
     made = {
         arm.name: dispatch_draft(arm, problem)
-        for arm in planned.arms
+        for arm in planned.built_arms
         if arm.name in arms
     }
     return DraftWorkload(
@@ -147,7 +152,7 @@ def _build(
     An arm without one would be the fallback's arm once more.
     """
     built: dict[str, DispatchedDraft] = {}
-    for arm in study.arms:
+    for arm in study.built_arms:
         setting.progress.phase(f"building the draft of {arm.name}", 1)
         made = setting.build(arm, partial(dispatch_draft, arm, problem))
         if isinstance(made, str):
@@ -157,12 +162,11 @@ def _build(
         else:
             built[arm.name] = made
         setting.progress.advance()
-    if not built:
+    kept = study.keeping(built)
+    if not kept.arms:
         msg = "no arm has a draft for this step; leave it out: --no-draft"
         raise BackendError(msg)
     header.builds = [dispatched.build for dispatched in built.values()]
     header.w2_reads = {name: one.step.w2_reads for name, one in built.items()}
-    header.study = msgspec.structs.replace(
-        study, arms=tuple(one.arm for one in built.values())
-    )
+    header.study = kept
     return DraftWorkload(problem, built)

@@ -1,12 +1,28 @@
 """Edited graphs of a replay, as experiments ask for them."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from layerscope.errors import MeasurementError
 from layerscope.experiment import Experiment
 from layerscope.graphs.edits import Allowed, Change, plan
 from layerscope.graphs.replay import Editable, Replay
 
+Needed: TypeAlias = Callable[[str, Experiment], bool]
+"""Whether the graph of an arm, edited so, is needed."""
+
 NOT_EDITABLE = "graphs are not edited here"
 """Why nothing is tried on a CPU, or through torch's own graphs."""
+
+
+def every(_arm: str, _experiment: Experiment) -> bool:
+    """That every edited graph is needed."""
+    return True
+
+
+def whole(_arm: str, experiment: Experiment) -> bool:
+    """Whether an edited graph still does all the work."""
+    return not experiment.without
 
 
 def planned(

@@ -87,10 +87,11 @@ def _needed_bytes(study: Study, spec: LayerSpec, draft: DraftStudy | None) -> in
 
 def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
     """Collect every reason against measuring, before weights are made."""
-    backends = {arm.name: load_backend(arm.backend) for arm in study.arms}
+    arms = study.built_arms
+    backends = {arm.name: load_backend(arm.backend) for arm in arms}
     wrong = [
         f"{arm.name} {reason}"
-        for arm in study.arms
+        for arm in arms
         for reason in check_switches(arm, backends[arm.name])
     ]
     if wrong:
@@ -98,7 +99,7 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
     facts = devices.facts(device)
     found = devices.refusals(device) + [
         f"{arm.name} {reason}"
-        for arm in study.arms
+        for arm in arms
         for reason in reasons(backends[arm.name], arm, spec, facts)
     ]
     if found:
@@ -175,7 +176,7 @@ def rebuild(
         weights=weights,
     )
     problem = make_problem(spec, options)
-    chosen = [arm for arm in planned.arms if arm.name in arms]
+    chosen = [arm for arm in planned.built_arms if arm.name in arms]
     built = {arm.name: dispatch(arm, problem) for arm in chosen}
     return LayerWorkload(problem, built)
 
@@ -211,7 +212,7 @@ def _build(
 ) -> LayerWorkload:
     """Build every arm and note what was built, and what was not, in the header."""
     arms: dict[str, Dispatched] = {}
-    for arm in study.arms:
+    for arm in study.built_arms:
         setting.progress.phase(f"building {arm.name}", 1)
         built = setting.build(arm, partial(dispatch, arm, problem))
         if isinstance(built, str):
@@ -219,9 +220,7 @@ def _build(
         else:
             arms[arm.name] = built
         setting.progress.advance()
-    header.study = msgspec.structs.replace(
-        study, arms=tuple(dispatched.arm for dispatched in arms.values())
-    )
+    header.study = study.keeping(arms)
     header.builds = [dispatched.build for dispatched in arms.values()]
     header.decisions = [d for arm in arms.values() for d in arm.decisions]
     workload = LayerWorkload(problem, arms)

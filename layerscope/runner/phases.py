@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from layerscope.record.recorder import Recorder
@@ -9,10 +10,12 @@ from layerscope.run_header import NumericsCheck
 from layerscope.runner.anchors import measure
 from layerscope.runner.bench import Bench
 from layerscope.runner.calibration import calibrate_experiments, calibrate_recorder
+from layerscope.runner.editing import Needed, every, whole
 from layerscope.runner.knockouts import CAPTURES, knock_out
 from layerscope.runner.numerics import check_arms
-from layerscope.runner.recording import record
+from layerscope.runner.recording import is_recorded, record
 from layerscope.runner.rounds import Phase
+from layerscope.runner.switch_bits import check_bits
 from layerscope.runner.trials import (
     check_variants,
     try_ahead,
@@ -53,7 +56,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         bench.progress.phase(
             f"anchors, capture {capture + 1} of {study.captures}", study.rounds
         )
-        _fresh(bench, capture, None, knockouts=capture < CAPTURES)
+        _fresh(bench, capture, None, every if capture < CAPTURES else whole)
         if capture == 0:
             _prepare_experiments(bench)
         until_s = min(bench.deadline_s, time.monotonic() + patience_s)
@@ -85,20 +88,25 @@ def _prepare_experiments(bench: Bench) -> None:
     with bench.timed("calibration"):
         calibrate_experiments(bench)
     if bench.experiments:
-        _fresh(bench, 0, None, knockouts=True)
+        _fresh(bench, 0, None, every)
     bench.deadline_s += time.monotonic() - began_s
 
 
 def _fresh(
-    bench: Bench, capture: int, lengths: Sequence[int] | None, *, knockouts: bool
+    bench: Bench,
+    capture: int,
+    lengths: Sequence[int] | None,
+    needed: Needed,
 ) -> None:
     """Fresh captures, checked, with the edited graphs that are known to be right."""
     header = bench.writer.header
     with bench.timed("captures"):
-        bench.capture(lengths, knockouts=knockouts)
+        bench.capture(lengths, needed)
     with bench.timed("checks"):
         checks = check_arms(bench, is_brief=capture > 0)
         header.numerics = _worst(header.numerics + checks)
+        if not header.bits:
+            header.bits = check_bits(bench)
         check_variants(bench)
 
 
@@ -122,7 +130,7 @@ def _record(bench: Bench, recorder: Recorder) -> None:
         done = capture - captures + 1
         is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
         lengths = None if is_last else (bench.study.passes,)
-        _fresh(bench, capture, lengths, knockouts=False)
+        _fresh(bench, capture, lengths, partial(is_recorded, bench))
         with bench.timed("recording"):
             record(bench, recorder, capture)
             bench.writer.checkpoint()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from layerscope.errors import MeasurementError
-from layerscope.experiment import CAPTURED, SERIAL
+from layerscope.experiment import CAPTURED, SERIAL, Experiment
 from layerscope.record.recorder import (
     Launch,
     Recorded,
@@ -83,9 +83,23 @@ def _launches(
 
 
 def recorded_graphs(bench: Bench) -> Graphs:
-    """The graphs that are recorded: as captured, and the serial twins."""
-    wanted = (CAPTURED, SERIAL.name)
-    return tuple(graph for graph in bench.graphs() if graph[1] in wanted)
+    """The graphs that are recorded: as captured, and some edited ones."""
+    edited = tuple(
+        (arm, experiment.name)
+        for arm, experiments in bench.experiments.items()
+        for experiment in experiments
+        if is_recorded(bench, arm, experiment)
+    )
+    return (*bench.graphs(twins=False), *edited)
+
+
+def is_recorded(bench: Bench, arm: str, experiment: Experiment) -> bool:
+    """Whether an edited graph is recorded: the serial twin of an arm is.
+
+    Not of one that is there for its switches only: anchors are enough.
+    """
+    is_compared = any(one.name == arm for one in bench.study.arms)
+    return experiment == SERIAL and is_compared
 
 
 def _label(arm: str, experiment: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from itertools import product
 from typing import Final
 
 import polars as pl
@@ -44,7 +43,7 @@ def try_waiting_arms(bench: Bench) -> None:
         MeasurementError: one did not end there, or cannot be made there, and somebody
             named it.
     """
-    arms = (arm.name for arm in bench.study.arms)
+    arms = (arm.name for arm in bench.study.built_arms)
     waiting = [arm for arm in arms if bench.workload.allowed(arm).waits]
     runs = [FirstRun(arm=arm, experiment=Experiment()) for arm in waiting]
     if not runs:
@@ -68,8 +67,7 @@ def try_ahead(bench: Bench) -> None:
     """
     if bench.ahead is None or not isinstance(bench.recipe, Recipe):
         return
-    asked = product(bench.study.arms, bench.study.experiments)
-    runs = [FirstRun(arm=arm.name, experiment=one) for arm, one in asked]
+    runs = [FirstRun(arm=arm, experiment=one) for arm, one in _all_asked(bench)]
     bench.ahead.send(
         Order(
             recipe=bench.recipe,
@@ -78,6 +76,13 @@ def try_ahead(bench: Bench) -> None:
             device=str(bench.workload.feed.device),
         )
     )
+
+
+def _all_asked(bench: Bench) -> Iterator[tuple[str, Experiment]]:
+    """What the study asks of every arm."""
+    for arm in bench.study.built_arms:
+        for experiment in bench.study.asked(arm.name):
+            yield arm.name, experiment
 
 
 def try_experiments(bench: Bench) -> None:
@@ -90,20 +95,17 @@ def try_experiments(bench: Bench) -> None:
     _note_edges(bench)
     asked: list[_Asked] = []
     trials: list[Trial] = []
-    for arm in (arm.name for arm in bench.study.arms):
-        for experiment in bench.study.experiments:
-            if same := _already(trials, arm, experiment):
-                trials.append(same)
-                continue
-            change = planned(
-                bench.longest(arm), experiment, bench.workload.allowed(arm)
-            )
-            if isinstance(change, list):
-                trials.append(_refused(arm, experiment, "; ".join(change)))
-            elif change.is_empty:
-                trials.append(Trial(arm=arm, experiment=experiment, outcome="same"))
-            else:
-                asked.append(_Asked(arm, experiment, change))
+    for arm, experiment in _all_asked(bench):
+        if same := _already(trials, arm, experiment):
+            trials.append(same)
+            continue
+        change = planned(bench.longest(arm), experiment, bench.workload.allowed(arm))
+        if isinstance(change, list):
+            trials.append(_refused(arm, experiment, "; ".join(change)))
+        elif change.is_empty:
+            trials.append(Trial(arm=arm, experiment=experiment, outcome="same"))
+        else:
+            asked.append(_Asked(arm, experiment, change))
     if asked:
         bench.progress.phase("running edited graphs elsewhere first", len(asked))
         trials += _tried(bench, asked)

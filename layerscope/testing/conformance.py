@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from layerscope import registry
+from layerscope import coverage, registry
 from layerscope.errors import describe
 from layerscope.graphs.device import facts, resolve
 from layerscope.layers.draft_spec import draft_of
@@ -161,11 +161,20 @@ class _Suite:
             kind = (spec.model.family, spec.dtype, spec.weight_dtype)
             arms = (default,) if kind in kinds else (default, *turned)
             with self._noting(label(spec)):
-                if self._check_layer(spec, arms):
+                if not self._leaves_all(spec) and self._check_layer(spec, arms):
                     ran.add(spec.model.family)
                     kinds.add(kind)
                 self._check_draft(spec, arms)
         return ran
+
+    def _leaves_all(self, spec: LayerSpec) -> bool:
+        """Whether nothing of the layer can be checked: all of it runs elsewhere."""
+        wrong = list(declaration.declines(self._backend, spec))
+        self._fail(label(spec), wrong)
+        why = [] if wrong else coverage.idle(self._backend, spec)
+        if why:
+            self._leave_out(label(spec), f"declines all regions: {'; '.join(why)}")
+        return bool(wrong or why)
 
     def _leave_out(self, what: str, why: str) -> None:
         self._found.left_out.append(f"{what}: {why}")

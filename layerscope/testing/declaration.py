@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from layerscope import registry
@@ -70,13 +70,20 @@ def _switches(switches: Sequence[Switch]) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"two of its switches are called {name}"
     for switch in switches:
-        if len(set(switch.values)) < len(switch.values):
-            yield f"switch {switch.name} has a value twice"
-        for text in (switch.name, *switch.values):
-            if not _VALUE.fullmatch(text):
-                yield f"switch {switch.name}: {text!r} cannot be written in --arms"
-        if not switch.toggles:
-            yield f"switch {switch.name} does not say what it toggles"
+        yield from _switch(switch)
+
+
+def _switch(switch: Switch) -> Iterator[str]:
+    if len(set(switch.values)) < len(switch.values):
+        yield f"switch {switch.name} has a value twice"
+    for text in (switch.name, *switch.values):
+        if not _VALUE.fullmatch(text):
+            yield f"switch {switch.name}: {text!r} cannot be written in --arms"
+    if not switch.toggles:
+        yield f"switch {switch.name} does not say what it toggles"
+    if switch.off_value not in switch.values:
+        allowed = ", ".join(switch.values)
+        yield f"switch {switch.name} is off at {switch.off}, and may be {allowed}"
 
 
 def refusals(
@@ -100,6 +107,32 @@ def refusals(
                 return
 
 
+def declines(backend: BackendSpec, spec: LayerSpec) -> Iterator[str]:
+    """What is wrong with how `backend` leaves regions of `spec` to the fallback."""
+    if backend.declines is None:
+        return
+    with calling("declines"), OperatorLog() as log:
+        found: object = backend.declines(spec)
+        again = backend.declines(spec)
+    if log.names:
+        ran = ", ".join(first_operators(log.names))
+        yield f"declines ran {ran}: it must not compute anything"
+    if not isinstance(found, Mapping):
+        yield f"declines answered {found!r}: it must map regions to reasons"
+        return
+    if found != again:
+        yield "declines answered the same layer twice with two things"
+    for region, why in found.items():
+        if region not in backend.covers[spec.model.family]:
+            yield f"it declines {region}, which it does not cover"
+        if not _is_line(why):
+            yield f"it declines {region} for {why!r}, which is not one line of text"
+
+
+def _is_line(text: object) -> bool:
+    return isinstance(text, str) and bool(text) and "\n" not in text
+
+
 def _wrong_reasons(found: object) -> str:
     if isinstance(found, str) or not isinstance(found, Sequence):
         return (
@@ -107,7 +140,7 @@ def _wrong_reasons(found: object) -> str:
             "empty where there are none"
         )
     for reason in found:
-        if not isinstance(reason, str) or not reason or "\n" in reason:
+        if not _is_line(reason):
             return f"check gave {reason!r} as a reason, which is not one line of text"
     return ""
 

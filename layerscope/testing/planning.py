@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from torch import Tensor
 
+from layerscope import coverage
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import (
@@ -72,12 +73,12 @@ def is_size(value: object) -> bool:
 def _wrong_step(
     step: Step | WholeStep, spec: LayerSpec, backend: BackendSpec
 ) -> Iterator[str]:
-    covered = backend.covers[spec.model.family]
+    elsewhere = coverage.left(backend, spec)
+    covered = [name for name in spec.regions if name not in elsewhere]
     if isinstance(step, WholeStep):
-        left = [region for region in spec.regions if region not in covered]
-        if left:
-            names = ", ".join(left)
-            yield f"its WholeStep runs {names}, which it says it does not cover"
+        if elsewhere:
+            names = ", ".join(elsewhere)
+            yield f"its WholeStep runs {names}, which it says it does not run"
         with calling("layer_bytes"):
             counts = {"layer_bytes": step.layer_bytes()}
     elif all(callable(getattr(step, name, None)) for name in _STEP_METHODS):

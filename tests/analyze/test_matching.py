@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from layerscope.analyze.causes import Cause
-from layerscope.analyze.matching import Matching, match
+from layerscope.analyze.matching import Matching, joined_things, match
 from layerscope.analyze.typical import typical_pass
 from tests.analyze.timelines import Kernel, one_pass
 
@@ -224,3 +224,10 @@ def test_an_arm_is_the_same_as_itself(chain: list[Kernel]) -> None:
     for labels in (found.base, found.other):
         assert set(labels["cause"]) == {SAME.value}
         assert set(labels["gap_cause"]) == {GAPS.value}
+
+
+def test_things_that_any_role_joins_are_one_group() -> None:
+    """Also through a third; a role that names nothing is in none."""
+    roles = ["a", "b+c", "d", "", "c+a"]
+    named = [frozenset(role.split("+")) - {""} for role in roles]
+    assert joined_things(named) == [frozenset("d"), frozenset("abc")]

@@ -1,3 +1,4 @@
+import msgspec
 import polars as pl
 
 from layerscope.analyze.bootstrap import Estimate
@@ -41,3 +42,17 @@ def test_an_edited_graph_is_compared_with_the_captured_one_of_its_arm() -> None:
 def test_what_was_refused_has_no_time() -> None:
     """It is a note of the report."""
     assert what_ifs(edited.run(trials=TRIALS).header, times(), "reference") == ()
+
+
+def test_what_was_asked_for_the_switches_of_an_arm_is_told_with_them() -> None:
+    """Unless it was asked of every arm too."""
+    run = edited.run(trials=TRIALS)
+    own = {"fused": (DELAYED,)}
+    study = msgspec.structs.replace(run.header.study, switch_experiments=own)
+    header = edited.run(trials=TRIALS, study=study).header
+    assert what_ifs(header, times(), "fused") == ()
+    study = msgspec.structs.replace(study, experiments=(DELAYED,))
+    header = edited.run(trials=TRIALS, study=study).header
+    assert [each.experiment for each in what_ifs(header, times(), "fused")] == [
+        DELAYED.name
+    ]

@@ -14,6 +14,7 @@ from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec, Routing
 from layerscope.plugin import BackendSpec
+from layerscope.regions import Region
 from layerscope.study import Arm, Study
 
 CPU = torch.device("cpu")
@@ -92,7 +93,24 @@ def test_more_edits_come_after_the_usual_ones_and_each_once() -> None:
             GPU,
             (
                 "--experiment: 'faster' is no experiment; write serial, serial passes, "
-                "serial REGION, programmatic, without REGION, or REGION delayed by N ns"
+                "serial REGION, programmatic, without REGION, REGION delayed by N ns, "
+                "or REGION/ROLE delayed by N ns"
+            ),
+        ),
+        (
+            ProfileOptions(arms="reference", experiment=["mlp/down delayed by 9 ns"]),
+            GPU,
+            (
+                "--experiment 'mlp/down delayed by 9 ns': qwen3-30b-a3b has no region "
+                "'mlp'; it has attention, o_proj_all_reduce, moe, other, draft"
+            ),
+        ),
+        (
+            ProfileOptions(arms="reference", each_switch=True),
+            GPU,
+            (
+                "--each-switch: no arm has switches (reference); name one that has "
+                "some: layerscope backends lists them"
             ),
         ),
         (
@@ -287,16 +305,18 @@ def test_backends_that_fit_join_by_themselves(monkeypatch: pytest.MonkeyPatch) -
         if name == "broken":
             msg = "backend broken cannot be imported"
             raise BackendError(msg)
-        covers = reference.covers if name == "fits" else {}
+        covers = reference.covers if name in {"fits", "idle"} else {}
+        left = dict.fromkeys(Region, "runs at most 4 rows, not 6")
         return BackendSpec(
             name=name,
             api_version=reference.api_version,
             summary="",
             covers=covers,
             build=reference.build,
+            declines=lambda _: left if name == "idle" else {},
         )
 
-    names = ("broken", "elsewhere", "fits", "reference")
+    names = ("broken", "elsewhere", "fits", "idle", "reference")
     monkeypatch.setattr(registry, "discover", lambda: dict.fromkeys(names))
     monkeypatch.setattr(registry, "load", load)
     planned = plan(ProfileOptions(), CPU)
@@ -304,4 +324,5 @@ def test_backends_that_fit_join_by_themselves(monkeypatch: pytest.MonkeyPatch) -
     assert planned.left_out == (
         "broken: backend broken cannot be imported",
         "elsewhere: covers , not qwen3_moe",
+        "idle: runs at most 4 rows, not 6",
     )

@@ -5,6 +5,7 @@ from typing import Final
 import torch
 
 from layerscope.graphs.own_kernels import OwnKernel
+from layerscope.graphs.probe_kernels import delay_cycles
 from layerscope.regions import Region, layer_pass, region, role
 
 BLOCKS: Final = 132
@@ -192,3 +193,46 @@ class Ordered:
         with region(Region.ATTENTION):
             arguments = [self._step, values, self.stale]
             self._reader.launch(*size, arguments, programmatic=True)
+
+
+EARLY_WORK_SOURCE: Final = (
+    _PARTS
+    + r"""
+extern "C" __global__ void first() {
+    wait();
+    trigger();
+}
+
+extern "C" __global__ void second(long long cycles, long long is_early) {
+    trigger();
+    if (!is_early) wait();
+    const long long start = clock64();
+    while (clock64() - start < cycles);
+    if (is_early) wait();
+}
+"""
+)
+
+
+class EarlyWork:
+    """The body of a replay: in every pass a kernel, and one that works after it.
+
+    The second works before or after it waits for the first, and reads nothing of it;
+    their roles are ``first`` and ``second``.
+    """
+
+    def __init__(self, device: torch.device, work_ns: int, *, is_early: bool) -> None:
+        """Work `work_ns` at the highest clock, before the wait where `is_early`."""
+        self._first, self._second = (
+            OwnKernel(EARLY_WORK_SOURCE, name, device) for name in ("first", "second")
+        )
+        self._arguments = (delay_cycles(device, work_ns), int(is_early))
+
+    def __call__(self, passes: int) -> None:
+        """Enqueue the kernels of `passes` passes."""
+        for index in range(passes):
+            with layer_pass(index), region(Region.MOE):
+                with role("first"):
+                    self._first.launch(1, 32, [], programmatic=True)
+                with role("second"):
+                    self._second.launch(1, 32, self._arguments, programmatic=True)

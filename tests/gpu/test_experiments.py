@@ -18,7 +18,7 @@ from layerscope.graphs.cuda import GraphPlayer, GraphReplay, GraphVariant
 from layerscope.graphs.edits import Allowed, Change, plan
 from layerscope.graphs.replay import Link, Replay
 from layerscope.regions import Region, layer_pass, region
-from tests.gpu.experiment_kernels import READERS, Ordered, Stages
+from tests.gpu.experiment_kernels import READERS, EarlyWork, Ordered, Stages
 from tests.graphs.handmade_graphs import early, full, row
 
 PASS_COUNT = 5
@@ -138,6 +138,8 @@ def test_edited_graphs_compute_what_the_captured_one_does(
         Experiment(serial=PASSES),
         Experiment(serial="moe"),
         Experiment(delay="moe", delay_ns=2000),
+        Experiment(delay="/stage", delay_ns=2000),
+        Experiment(delay="moe/stage", delay_ns=2000),
     ):
         edited = varied(chain, experiment)
         assert torch.equal(result(player, early_stages, edited), expected)
@@ -248,6 +250,33 @@ def test_a_delay_in_an_early_chain_adds_its_dose_beyond_what_hides(
     for dose_ns, time_us in zip(doses_ns[1:], times_us[1:], strict=True):
         expected_us = PASS_COUNT * dose_ns / 1e3
         assert time_us - times_us[0] == pytest.approx(expected_us, rel=0.2)
+
+
+def test_a_delay_before_a_role_shows_its_early_work(player: GraphPlayer) -> None:
+    """What the early kernel saves rises with the dose to its work, and then stays.
+
+    At a delay of 0 ns its work begins when the kernel before it ends, as without.
+    """
+    work_ns, doses_ns = 8_000, (0, 4_000, 16_000, 32_000)
+    bodies = [EarlyWork(GPU, work_ns, is_early=is_early) for is_early in (False, True)]
+    captured = [player.capture(body, PASS_COUNT) for body in bodies]
+    replays = [
+        varied(replay, Experiment(delay="/second", delay_ns=dose_ns))
+        for replay in captured
+        for dose_ns in doses_ns
+    ]
+    times_us = medians_us(player, *replays)
+    late_us, early_us = times_us[: len(doses_ns)], times_us[len(doses_ns) :]
+    savings_us = [
+        (late - early) / PASS_COUNT
+        for late, early in zip(late_us, early_us, strict=True)
+    ]
+    rises_us = [saving - savings_us[0] for saving in savings_us]
+    assert rises_us[1] == pytest.approx(4.0, abs=1.5)
+    assert rises_us[2] == pytest.approx(8.0, abs=1.5)
+    assert rises_us[3] == pytest.approx(rises_us[2], abs=0.5)
+    for replay in captured:
+        replay.close()
 
 
 def stale(player: GraphPlayer, body: Ordered, replay: Replay, launches: int) -> int:

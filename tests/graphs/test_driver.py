@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from layerscope.errors import MeasurementError
-from layerscope.graphs.driver import instantiate_changed
+from layerscope.graphs.driver import instantiate_changed, verify
 from layerscope.graphs.edits import Change
 from layerscope.graphs.replay import Link
 from tests.graphs.handmade_graphs import FakeExecutable, FakeGraph, early, full, row
@@ -132,3 +132,15 @@ def test_an_interrupted_change_is_undone() -> None:
         instantiate_changed(driver, CAPTURED, EVERYTHING)
     assert_as_captured(driver)
     assert [made.state for made in driver.made] == ["destroyed"]
+
+
+def test_links_are_verified_one_by_one() -> None:
+    """The same links in any order pass; one that differs in a port is named."""
+    chain = full(*row(3))
+    verify(chain, reversed(chain))
+    with pytest.raises(MeasurementError) as caught:
+        verify(full((0, 1), (1, 2)), [Link(0, 1, from_port=2), *full((1, 2), (2, 3))])
+    assert str(caught.value) == (
+        "the graph lacks 1 edges that it should have and has 2 that it should not, "
+        "such as 0 to 1 (full, ports 2 and 0)"
+    )

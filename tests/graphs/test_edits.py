@@ -1,6 +1,3 @@
-import pytest
-
-from layerscope.errors import MeasurementError
 from layerscope.experiment import ALL, PASSES, SERIAL, Experiment
 from layerscope.graphs.edits import (
     Allowed,
@@ -12,7 +9,6 @@ from layerscope.graphs.edits import (
     plan,
     refusals,
     serialise,
-    verify,
 )
 from layerscope.graphs.replay import HEAD_PASS, Link
 from tests.graphs.handmade_graphs import early, full, layer, node, row
@@ -113,6 +109,25 @@ def test_a_delay_comes_before_the_first_kernel_of_a_region_in_every_pass() -> No
         delays=((3, 2000), (7, 2000), (10, 2000))
     )
     assert delay(nodes, "moe", 0) == Change(delays=((3, 0), (7, 0), (10, 0)))
+
+
+def test_a_delay_comes_before_the_first_kernel_that_has_a_role() -> None:
+    """Among others or alone, in one region or wherever it is; else the reason."""
+    nodes = [
+        node(0, HEAD_PASS, role="down"),
+        node(1, 0, "attention", role="norm"),
+        node(2, 0, "moe", role="norm+route"),
+        node(3, 0, "moe", role="down"),
+        node(4, 0, "moe", role="down"),
+        node(5, 1, "moe", role="norm"),
+    ]
+    assert delay(nodes, "/norm", 500) == Change(delays=((1, 500), (5, 500)))
+    assert delay(nodes, "moe/norm", 500) == Change(delays=((2, 500), (5, 500)))
+    assert delay(nodes, "/down", 500) == Change(delays=((3, 500),))
+    assert delay(nodes, "/nor", 0) == ["no kernel of its passes has the role nor"]
+    assert delay(nodes, "attention/down", 0) == [
+        "no kernel of attention of its passes has the role down"
+    ]
 
 
 def test_a_delay_is_short_and_before_a_kernel() -> None:
@@ -227,14 +242,3 @@ def test_a_plan_tells_every_reason_at_once() -> None:
         "a delay has 0 to 1000000 ns, not -1",
         "no kernel of its passes belongs to mlp",
     ]
-
-
-def test_links_are_verified_one_by_one() -> None:
-    """The same links in any order pass; one that differs in a port is named."""
-    verify(CHAIN, reversed(CHAIN))
-    with pytest.raises(MeasurementError) as caught:
-        verify(full((0, 1), (1, 2)), [Link(0, 1, from_port=2), *full((1, 2), (2, 3))])
-    assert str(caught.value) == (
-        "the graph lacks 1 edges that it should have and has 2 that it should not, "
-        "such as 0 to 1 (full, ports 2 and 0)"
-    )

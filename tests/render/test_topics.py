@@ -19,6 +19,7 @@ def test_every_table_has_its_topic() -> None:
             "ledger of fused by region",
             "overlap of fused and of reference",
         ],
+        Topic.SWITCHES: [],
         Topic.TIMELINE: [
             "early starts of fused",
             "kernels of reference",

@@ -197,7 +197,9 @@ def bench(
     seen: list[int] = []
     return Bench(
         study=of,
-        workload=ScriptedWorkload(made, {arm.name: dispatched(arm) for arm in of.arms}),
+        workload=ScriptedWorkload(
+            made, {arm.name: dispatched(arm) for arm in of.built_arms}
+        ),
         player=ScriptedPlayer(script),
         writer=RunWriter(folder, handmade.header(study=of)),
         progress=SilentProgress(),
@@ -206,7 +208,7 @@ def bench(
         budget_s=100.0,
         replays={
             (arm.name, length): ScriptedReplay(arm.name, length, made, seen)
-            for arm in of.all_arms
+            for arm in (*of.built_arms, of.all_arms[-1])
             for length in of.lengths
         },
     )

@@ -5,6 +5,7 @@ import pytest
 
 from layerscope import study as plans
 from layerscope.errors import BackendError
+from layerscope.experiment import SERIAL, Experiment
 from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.plugin import DraftContext
@@ -54,6 +55,17 @@ def test_a_draft_is_the_same_study_of_another_problem_in_its_share_of_the_time()
         layer, spec=DRAFT, draft=None, steps=8, time_budget_s=30.0
     )
     assert draft_study(msgspec.structs.replace(layer, draft=None)) is None
+
+
+def test_a_draft_is_asked_for_nothing_before_roles_of_the_layer(study: Study) -> None:
+    """Its switches are told apart all the same, without a dose test."""
+    delayed = Experiment(delay="/gate_up")
+    layer = msgspec.structs.replace(
+        study, switch_experiments={"fused": (SERIAL, delayed)}
+    )
+    draft = draft_study(layer)
+    assert draft is not None
+    assert draft.study.switch_experiments == {"fused": (SERIAL,)}
 
 
 def test_the_draft_is_a_run_of_its_own_beside_the_layer(

@@ -8,6 +8,7 @@ from layerscope.record.recorder import Recorded
 from layerscope.run_header import KernelCost
 from layerscope.runner import phases
 from layerscope.runner.bench import Bench
+from layerscope.runner.editing import Needed, every
 from tests.runner import fakes
 
 COST = KernelCost(blocks=132, added_ns=130.0, low_ns=120.0, high_ns=140.0)
@@ -60,11 +61,11 @@ def test_what_is_older_than_edited_graphs_is_captured_anew(
     times: int,
 ) -> None:
     """It would be slower than that of later captures, which is made beside them."""
-    made: list[tuple[int, bool]] = []
+    made: list[tuple[int, Needed]] = []
 
-    def note(_: Bench, capture: int, lengths: None, *, knockouts: bool) -> None:
+    def note(_: Bench, capture: int, lengths: None, needed: Needed) -> None:
         assert lengths is None
-        made.append((capture, knockouts))
+        made.append((capture, needed))
 
     def allow(bench: Bench) -> None:
         if tried:
@@ -74,4 +75,4 @@ def test_what_is_older_than_edited_graphs_is_captured_anew(
     monkeypatch.setattr(phases, "try_experiments", allow)
     monkeypatch.setattr(phases, "_fresh", note)
     phases._prepare_experiments(bench)
-    assert made == [(0, True)] * times
+    assert made == [(0, every)] * times

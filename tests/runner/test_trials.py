@@ -2,6 +2,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import polars as pl
 import pytest
 import torch
@@ -12,6 +13,7 @@ from layerscope.graphs.replay import Link, Node
 from layerscope.run_header import Trial
 from layerscope.runner.bench import Bench
 from layerscope.runner.first_runs import Ahead, FirstRun, Order
+from layerscope.runner.recording import recorded_graphs
 from layerscope.runner.trials import check_variants, try_ahead, try_experiments
 from tests.runner import fakes
 from tests.runner.editable import (
@@ -121,6 +123,26 @@ def test_all_that_may_be_asked_is_tried_ahead(tmp_path: Path) -> None:
         for experiment in (SERIAL, WITHOUT_O_PROJ)
     ]
     assert (order.recipe, order.passes, order.device) == (made.recipe, 1, "cpu")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_arm_of_switches_is_asked_for_its_own_experiments_only(
+    tmp_path: Path,
+) -> None:
+    """Its twin is made, and timed, but not recorded."""
+    study = msgspec.structs.replace(
+        experiments(fakes.study(fakes.REFERENCE), SERIAL, WITHOUT_MOE),
+        switch_arms=(fakes.FUSED,),
+        switch_experiments={"fused": (SERIAL,)},
+    )
+    made = editable_bench(study, tmp_path, "reference", "fused")
+    try_experiments(made)
+    assert made.experiments == {
+        "reference": (SERIAL, WITHOUT_MOE),
+        "fused": (SERIAL,),
+    }
+    assert made.graphs()[3:] == (("reference", "serial"), ("fused", "serial"))
+    assert recorded_graphs(made)[3:] == (("reference", "serial"),)
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -527,7 +527,7 @@ def test_a_declaration_is_read_critically() -> None:
         numerics=Numerics(bfloat16=2.0),
         switches=(
             Switch(name="a", values=("x", "y,z"), toggles=""),
-            Switch(name="a", values=("x", "x"), toggles="something"),
+            Switch(name="a", values=("x", "x"), toggles="something", off="y"),
         ),
     )
     assert failures(lie) == [
@@ -540,6 +540,7 @@ def test_a_declaration_is_read_critically() -> None:
         "switch a: 'y,z' cannot be written in --arms",
         "switch a does not say what it toggles",
         "switch a has a value twice",
+        "switch a is off at y, and may be x, x",
     ]
 
 
@@ -583,11 +584,72 @@ def whole(context: BuildContext) -> Built:
     return PaperBuilt(PaperWhole(inner), is_own)
 
 
+def test_regions_that_are_declined_are_the_fallbacks() -> None:
+    """What is wrong in one is no matter; the others are checked on its results."""
+
+    def spoil(problem: Problem, region: Region, index: int) -> None:
+        if region is Region.ATTENTION:
+            problem.buffers[index].attn_out.fill_(torch.nan)
+
+    left = {Region.ATTENTION: "runs at most 4 rows, not 6"}
+    found = check_backend(paper(spoil, declines=lambda _: left), specs=[SPEC])
+    assert (len(found.checked), found.left_out) == (1, [])
+    assert failures(paper(spoil, declines=lambda _: {})) != []
+
+
+def test_a_backend_that_declines_everything_has_shown_nothing() -> None:
+    """The reference is not checked in its stead."""
+    left = dict.fromkeys(ALL, "runs at most 4 rows, not 6")
+    (failure, head, reason) = failures(paper(declines=lambda _: left))
+    assert failure == "it ran no layer of qwen3_moe"
+    assert head == "left out:"
+    assert reason.endswith("declines all regions: runs at most 4 rows, not 6")
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        (
+            {Region.MLP: "is dense"},
+            "it declines mlp, which it does not cover",
+        ),
+        (
+            {Region.MOE: ""},
+            "it declines moe for '', which is not one line of text",
+        ),
+        (
+            {Region.MOE: "one\ntwo"},
+            "it declines moe for 'one\\ntwo', which is not one line of text",
+        ),
+    ],
+)
+def test_declining_needs_a_covered_region_and_a_reason(
+    answer: dict[Region, str], failure: str
+) -> None:
+    """A region without a reason would be no fallback, and be asked to run."""
+    assert any(
+        found.endswith(failure) for found in failures(paper(declines=lambda _: answer))
+    )
+
+
+def test_declining_computes_nothing_and_is_always_alike() -> None:
+    """It is asked before anything is made, and again when it is dispatched."""
+    draws = random.Random(5)  # noqa: S311 (not a secret)
+
+    def moody(_: LayerSpec) -> dict[Region, str]:
+        torch.zeros(3)
+        return {Region.MOE: f"is in mood {draws.random()}"}
+
+    found = failures(paper(declines=moody))
+    assert any("declines ran aten" in failure for failure in found), found
+    assert any("the same layer twice" in failure for failure in found)
+
+
 def test_a_whole_step_runs_all_regions() -> None:
     """It passes where it covers them all, and is told where it says it does not."""
     assert check_backend(paper(build=whole), specs=[SPEC]).failures == []
     part = {Family.QWEN3_MOE: (Region.ATTENTION, Region.MOE)}
     (failure,) = failures(paper(build=whole, covers=part))
     assert failure.endswith(
-        ": its WholeStep runs o_proj_all_reduce, which it says it does not cover"
+        ": its WholeStep runs o_proj_all_reduce, which it says it does not run"
     )

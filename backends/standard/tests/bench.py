@@ -1,7 +1,7 @@
 """A device that runs kernels, emulated or real, and small problems for it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 import torch
@@ -11,6 +11,7 @@ from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import DType, Family, LayerSpec, ModelShape
 from layerscope.layers.weights import BlockScaled, quantise
+from layerscope_standard.selection import Choice
 from layerscope_standard.workshop import Workshop
 
 MOE = msgspec.structs.replace(preset("tiny-moe"), name="small-moe", expert_size=144)
@@ -64,6 +65,19 @@ class Bench:
         """Block until all that was enqueued has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def choosing(bench: Bench, choices: Mapping[str, Choice]) -> Bench:
+    """The same bench, where some roles are run by other candidates."""
+
+    def workshop() -> Workshop:
+        made = bench.workshop()
+        selection = made.selection
+        for role, choice in choices.items():
+            selection = selection.overridden(role, choice)
+        return replace(made, selection=selection)
+
+    return replace(bench, workshop=workshop)
 
 
 def poison(workshop: Workshop) -> None:

@@ -21,6 +21,7 @@ from layerscope.layers.reference import relative_error
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope.layers.weights import BlockScaled, matrix
 from layerscope_standard.attention import Attention, make_attention
+from layerscope_standard.chosen import chosen_attention, chosen_experts
 from layerscope_standard.experts import Experts, Routing, make_experts
 from layerscope_standard.products import product
 from layerscope_standard.selection import Choice
@@ -88,7 +89,7 @@ def check_every_fp8_value(bench: Bench) -> None:
 
 def _attention_of(bench: Bench, spec: LayerSpec) -> tuple[Problem, Attention]:
     problem, workshop = bench.problem(spec), bench.workshop()
-    made = make_attention(problem, workshop)
+    made = chosen_attention(make_attention(problem, workshop))
     poison(workshop)
     return problem, made
 
@@ -107,7 +108,8 @@ def check_norms(bench: Bench, spec: LayerSpec) -> None:
         close(made.normed, rms_norm(buffers.hidden.double(), norm, eps), 2.5 * STORED)
 
         made.o.parts.normal_()
-        made.o_proj(index)[1].enqueue()
+        for operation in made.o_proj(index)[1:]:
+            operation.enqueue()
         bench.wait()
         summed = buffers.hidden.double() + made.o.parts.double().sum(0)
         close(buffers.mid_residual, summed, STORED, least=1e-2)
@@ -166,9 +168,15 @@ def check_attention(bench: Bench, spec: LayerSpec, scale: float = 1.0) -> None:
         assert relative_error(buffers.attn_out, want) < 4e-3
 
 
-def _experts_of(bench: Bench, spec: LayerSpec) -> tuple[Problem, Experts]:
+def _experts_of(
+    bench: Bench, spec: LayerSpec, choice: Choice | None = None
+) -> tuple[Problem, Experts]:
     problem, workshop = bench.problem(spec), bench.workshop()
-    made = make_experts(problem, workshop)
+    if choice is not None:
+        selection = workshop.selection.overridden("gate_up", choice)
+        selection = selection.overridden("down", choice)
+        workshop = replace(workshop, selection=selection)
+    made = chosen_experts(make_experts(problem, workshop))
     poison(workshop)
     return problem, made
 
@@ -230,13 +238,20 @@ def check_align(bench: Bench, spec: LayerSpec) -> None:
             assert entry[4 : 4 + len(pairs)] == pairs
 
 
-def check_experts(bench: Bench, spec: LayerSpec) -> None:
-    """The sum over experts, or the dense MLP, from normed rows and the residual."""
-    problem, made = _experts_of(bench, spec)
+def check_experts(
+    bench: Bench, spec: LayerSpec, choice: Choice | None = None, spread: int = 0
+) -> None:
+    """The sum over experts, or the dense MLP, from normed rows and the residual.
+
+    Rows are scaled by powers of two, from 2^-spread to 2^spread.
+    """
+    problem, made = _experts_of(bench, spec, choice)
+    powers = torch.linspace(-spread, spread, spec.rows, device=bench.device).round()
     for index, seed in ((0, 17), (1, 18)):
         buffers, weights = problem.buffers[index], problem.weights[index]
         shape = (spec.rows, spec.model.hidden_size)
         buffers.mid_hidden.copy_(bench.normal(*shape, seed=seed))
+        buffers.mid_hidden.mul_(powers.exp2()[:, None])
         buffers.mid_residual.copy_(bench.normal(*shape, seed=seed + 1))
         buffers.out.fill_(torch.nan)
         made.active.fill_(torch.nan)
@@ -246,7 +261,7 @@ def check_experts(bench: Bench, spec: LayerSpec) -> None:
             made.routing.ids[index].copy_(ids)
             made.row_weights.copy_(torch.rand(ids.shape))
             made.operations(index)[2].enqueue()
-        for operation in made.operations(index)[-2:]:
+        for operation in made.after_routing(index):
             operation.enqueue()
         bench.wait()
         rows = buffers.mid_hidden.double()
@@ -260,7 +275,8 @@ def check_experts(bench: Bench, spec: LayerSpec) -> None:
         gate, up = torch.einsum("rkoi,ri->rko", gate_up[picked], rows).chunk(2, -1)
         active = torch.nn.functional.silu(gate) * up
         found = made.active.view(active.shape)
-        assert relative_error(found, active) < 2 * STORED
+        for one, right in zip(found, active, strict=True):
+            assert relative_error(one, right) < 2 * STORED
         each = torch.einsum("rkoi,rki->rko", down[picked], found.double())
         added = (each * made.row_weights.double()[..., None]).sum(1)
         want = buffers.mid_residual.double() + added

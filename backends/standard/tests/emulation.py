@@ -5,10 +5,13 @@ See emulated/primitives.cuh for what that checks.
 
 import ctypes
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -33,6 +36,10 @@ KERNELS: Final = {
     "combine": ("combine",),
     "routing": ("top_k", "align"),
     "experts": ("gate_up_bf16", "gate_up_fp8", "down_bf16", "down_fp8"),
+    "persistent": (
+        *("steady_gate_up_bf16", "steady_gate_up_fp8"),
+        *("steady_down_bf16", "steady_down_fp8"),
+    ),
     "draft": ("draft_token_bf16", "draft_token_fp8"),
 }
 """Of every file of code/."""
@@ -55,12 +62,19 @@ class EmulatedLauncher:
     kernels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: KERNELS)
     """Of every file, also of packages that build on this one."""
 
+    emulations: Mapping[str, Path] = field(default_factory=dict)
+    """What takes the place of headers of such packages that hold assembly."""
+
     launched: list[Launch] = field(default_factory=list)
     """All that was enqueued, in order."""
 
     def prepare(self, launch: Launch) -> Enqueue:
         """Compile the kernel of `launch`; the result runs it."""
-        run = self._compiled(launch.kernel)
+        kernel = launch.kernel
+        if launch.cooperative:  # all its blocks run together
+            together = ("TOGETHER", prod(launch.grid))
+            kernel = replace(kernel, defines=(*kernel.defines, together))
+        run = self._compiled(kernel)
         grid = (ctypes.c_uint * 3)(*launch.grid)
         values, kinds = packed(launch.args)
         slots = (ctypes.c_uint64 * len(values))()
@@ -77,34 +91,59 @@ class EmulatedLauncher:
         return enqueue
 
     def _compiled(self, kernel: Kernel) -> Callable[..., int]:
-        texts = [PRIMITIVES.read_text(encoding="utf-8")]
-        texts += [source(name) for name in HEADERS[1:]]
-        own = (*kernel.headers, f"{kernel.file}.cu")
-        texts += [source(name, kernel.package) for name in own]
-        texts += [_RUN.format(name=name) for name in self.kernels[kernel.file]]
-        text = "\n".join(texts)
-        lines = (line for line in text.splitlines() if not line.startswith(_SKIPPED))
+        paths = {HEADERS[0]: PRIMITIVES} | {
+            name: self.emulations[name]
+            for name in kernel.headers
+            if name in self.emulations
+        }
+        included = {
+            name: _bare(path.read_text(encoding="utf-8"))
+            for name, path in paths.items()
+        }
+        body = _whole(f"{kernel.file}.cu", kernel, included)
+        runs = (_RUN.format(name=name) for name in self.kernels[kernel.file])
+        text = "\n".join((*included.values(), body, *runs))
         key = hashlib.sha256(f"{kernel.defines} {text}".encode()).hexdigest()[:24]
         library = self.folder / f"{kernel.file}-{key}.so"
         if not library.exists():
             path = library.with_suffix(".cpp")
-            path.write_text("\n".join(lines), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
             defines = [f"-D{name}={value}" for name, value in kernel.defines]
+            # Unique symbols would be one for all libraries, of whatever size the
+            # macros of the first have made shared memory.
             command = ["g++", "-std=c++20", "-O2", "-shared", "-fPIC", *defines]
+            command.append("-fno-gnu-unique")
             subprocess.run([*command, "-o", library, path], check=True)
         run: Any = getattr(ctypes.CDLL(str(library)), f"run_{kernel.name}")
         return run  # type: ignore[no-any-return]
 
 
-_SKIPPED: Final = ("#pragma once", '#include "')
+_INCLUDE: Final = re.compile(r'#include "(.+)"')
+_SKIPPED: Final = re.compile(r'#pragma once|#include "')
+
+
+def _whole(name: str, kernel: Kernel, included: dict[str, str]) -> str:
+    """The text of a file without includes, which go to `included` first and once."""
+    is_standard = name in HEADERS
+    text = source(name) if is_standard else source(name, kernel.package)
+    for header in _INCLUDE.findall(text):
+        if header not in included:
+            included[header] = _whole(header, kernel, included)
+    return _bare(text)
+
+
+def _bare(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not _SKIPPED.match(line))
 
 
 def workshop_on(
-    folder: Path, kernels: Mapping[str, tuple[str, ...]] = KERNELS
+    folder: Path,
+    kernels: Mapping[str, tuple[str, ...]] = KERNELS,
+    emulations: Mapping[str, Path] = MappingProxyType({}),
 ) -> Workshop:
     """What layers and drafts on the emulated device are made with."""
     return Workshop(
-        launcher=EmulatedLauncher(folder, kernels),
+        launcher=EmulatedLauncher(folder, kernels, emulations),
         device=torch.device("cpu"),
         processors=PROCESSORS,
         selection=Selection(),

@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError
 from layerscope.layers.spec import SIGNATURES, DType, LayerSpec
-from layerscope.plugin import BuildContext, Waits
+from layerscope.plugin import BackendSpec, BuildContext, Waits
+from layerscope.registry import dispatch
+from layerscope.study import Arm
 from layerscope.testing import check_backend
 from layerscope_standard import BACKEND, limits
 from layerscope_standard.backend import ROLES
@@ -30,6 +33,19 @@ ALLOWED = (
     "layerscope.regions",
     "layerscope_standard",
 )
+
+
+def emulated(bench: Bench) -> BackendSpec:
+    """The backend on a CPU, without its switch."""
+    return replace(
+        BACKEND,
+        name="emulated",  # no entry point is of that name
+        requires=replace(BACKEND.requires, device_types=(), architectures=()),
+        check=None,
+        switches=(),
+        build=lambda context: make_layer(context.problem, bench.workshop()),
+        build_draft=lambda context: BuiltDraft(context.problem, bench.workshop()),
+    )
 
 
 def test_it_covers_every_region() -> None:
@@ -55,7 +71,6 @@ def test_all_reasons_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         "needs device cuda, not cpu",
         "needs architecture sm_90, sm_100, sm_103, sm_120, and this device has none",
         "needs dtype bfloat16, not float32",
-        "runs at most 8 rows, not 12",
         RANKS,
         "needs cuda-bindings: pip install 'layerscope[cuda]'",
         "takes a width that is a multiple of 16, not 72",
@@ -74,6 +89,29 @@ def test_what_fits_has_no_reasons(
     spec = spec if spec.tp == 1 else small(MOE, tp=1, weight_dtype=spec.weight_dtype)
     monkeypatch.setattr(limits, "find_spec", lambda name: name)
     assert BACKEND.refusals(spec, H200) == []
+
+
+def test_an_attention_with_too_many_rows_falls_back(bench: Bench) -> None:
+    """The rest of the layer is run all the same, on what the fallback hands it."""
+    model = structs.replace(MOE, query_heads=32, kv_heads=1)
+    spec = small(model, draft_tokens=4, context=20)
+    backend = emulated(bench)
+    found = dispatch(Arm(backend="emulated"), bench.problem(spec), backend)
+    assert [(each.region, each.backend) for each in found.decisions] == [
+        ("attention", "reference"),
+        ("o_proj_all_reduce", "emulated"),
+        ("moe", "emulated"),
+    ]
+    assert check_backend(backend, specs=[spec]).left_out == []
+
+
+def test_nothing_is_built_for_too_many_rows(bench: Bench) -> None:
+    """The fallback runs it all, and every decision says why; nothing is allocated."""
+    spec = small(MOE, draft_tokens=63, context=20)
+    found = dispatch(Arm(backend="emulated"), bench.problem(spec), emulated(bench))
+    assert {(each.backend, each.reason) for each in found.decisions} == {
+        ("reference", "emulated runs at most 8 rows, not 64")
+    }
 
 
 def test_real_ranks_are_not_built(bench: Bench) -> None:
@@ -95,15 +133,7 @@ def test_real_ranks_are_not_built(bench: Bench) -> None:
 )
 def test_the_emulated_backend_keeps_the_contract(bench: Bench, spec: LayerSpec) -> None:
     """The whole chain of either family, on a CPU."""
-    emulated = replace(
-        BACKEND,
-        name="emulated",  # no entry point is of that name
-        requires=replace(BACKEND.requires, device_types=(), architectures=()),
-        switches=(),
-        build=lambda context: make_layer(context.problem, bench.workshop()),
-        build_draft=lambda context: BuiltDraft(context.problem, bench.workshop()),
-    )
-    check_backend(emulated, specs=[spec])
+    check_backend(emulated(bench), specs=[spec])
 
 
 def test_listing_and_checking_load_no_compiler() -> None:

@@ -13,14 +13,28 @@ from layerscope_standard.kernels import Kernel
 
 Defines = tuple[tuple[str, int], ...]
 
+
+def attention(dim: int, tokens: int, group: int, stages: int) -> Defines:
+    """The macros of attention, for pages of 16 tokens."""
+    return (
+        ("HEAD_DIM", dim),
+        ("TOKENS", tokens),
+        ("GROUP", group),
+        ("MATRIX_ROWS", -(-tokens * group // 16) * 16),
+        ("PAGE_SIZE", 16),
+        ("STAGES", stages),
+    )
+
+
 USUAL: Final[dict[str, Defines]] = {
     "product": (("TILES", 1), ("DEPTH", 4)),
     "norm": (),
     "rope": (("HEAD_DIM", 128),),
-    "attention": (("HEAD_DIM", 128), ("MATRIX_ROWS", 48), ("STAGES", 1)),
+    "attention": attention(128, 6, 8, 1),
     "combine": (("HEAD_DIM", 128),),
     "routing": (("LANE_EXPERTS", 4), ("MOST_PAIRS", 64)),
     "experts": (("TILES", 1),),
+    "persistent": (("DEPTH", 5), ("SHARE", 1), ("ROUTED", 1)),
     "draft": (("RANK", 256),),
 }
 UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
@@ -29,10 +43,12 @@ UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
     ("norm", (("TRIGGER", 1), ("LOADS_EARLY", 1))),
     ("rope", (("HEAD_DIM", 128), ("TRIGGER", 1), ("LOADS_EARLY", 1))),
     ("experts", (("TILES", 2),)),
+    ("persistent", (("DEPTH", 2), ("SHARE", 8), ("ROUTED", 0), ("LOADS_EARLY", 1))),
     ("rope", (("HEAD_DIM", 64),)),
     ("rope", (("HEAD_DIM", 256),)),
-    ("attention", (("HEAD_DIM", 64), ("MATRIX_ROWS", 16), ("STAGES", 3))),
-    ("attention", (("HEAD_DIM", 256), ("MATRIX_ROWS", 128), ("STAGES", 2))),
+    ("attention", attention(64, 1, 3, 3)),
+    ("attention", attention(256, 8, 16, 2)),
+    ("attention", (*attention(128, 6, 8, 3), ("LOADS_EARLY", 1))),
     ("combine", (("HEAD_DIM", 64),)),
     ("combine", (("HEAD_DIM", 256),)),
     ("routing", (("LANE_EXPERTS", 16), ("MOST_PAIRS", 256))),

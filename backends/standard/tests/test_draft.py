@@ -10,7 +10,11 @@ from layerscope.layers.spec import DType
 from layerscope_standard.draft import BuiltDraft, DraftStep, fits
 
 SPEC = DraftSpec(model="small", vocab_size=1_000, rank=128, tokens=3)
-OPTIONS = DraftOptions(passes=2, steps=2)
+
+
+def options(bench: Bench) -> DraftOptions:
+    """Two passes with inputs for two steps."""
+    return DraftOptions(passes=2, steps=2, device=str(bench.device))
 
 
 def step_of(built: BuiltDraft, spec: DraftSpec) -> DraftStep:
@@ -26,7 +30,7 @@ def test_the_best_tokens_are_chosen(
 ) -> None:
     """Chained from token to token and pass to pass, ties to the lowest id."""
     spec = structs.replace(SPEC, requests=requests, weight_dtype=weights)
-    problem = make_draft(spec, OPTIONS)
+    problem = make_draft(spec, options(bench))
     step = step_of(BuiltDraft(problem, bench.workshop()), spec)
     for _ in range(2):
         advance(problem.feed)
@@ -39,7 +43,7 @@ def test_the_best_tokens_are_chosen(
 def test_zeros_of_either_sign_tie(bench: Bench) -> None:
     """As logits they are equal, though their bits are not."""
     spec = structs.replace(SPEC, requests=1, tokens=1)
-    problem = make_draft(spec, OPTIONS)
+    problem = make_draft(spec, options(bench))
     each = problem.passes[0]
     assert isinstance(each.w2, torch.Tensor)
     each.w2.zero_()
@@ -67,14 +71,14 @@ def test_what_the_kernel_does_not_take_is_declined(
     spec = structs.replace(SPEC, **change)
     assert fits(SPEC)
     assert not fits(spec)
-    built = BuiltDraft(make_draft(spec, OPTIONS), bench.workshop())
+    built = BuiltDraft(make_draft(spec, options(bench)), bench.workshop())
     assert built.plan(spec) is None
     assert built.device_bytes == 0
 
 
 def test_w2_is_read_at_every_token(bench: Bench) -> None:
     """And all else once."""
-    step = step_of(BuiltDraft(make_draft(SPEC, OPTIONS), bench.workshop()), SPEC)
+    step = step_of(BuiltDraft(make_draft(SPEC, options(bench)), bench.workshop()), SPEC)
     assert step.w2_reads == 3
     w2 = 1_000 * 128 * 2
     assert step.touched_bytes() == 3 * (w2 + 1_000 * 4 + 128 * 2 + 8)

@@ -4,6 +4,7 @@ from msgspec import structs
 from backends.standard.tests.bench import DENSE, MOE, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import LayerSpec
+from layerscope.regions import Region
 from layerscope_standard import limits
 
 
@@ -33,7 +34,6 @@ def test_all_sizes_are_told_at_once() -> None:
         "takes a hidden size up to 8192, not 8200",
         "takes a hidden size that is a multiple of 16, not 8200",
         "takes a width that is a multiple of 16, not 24",
-        "takes up to 128 new rows times query heads of a KV head, not 384",
         "takes up to 512 experts, not 1024",
         "takes up to 32 experts a token, not 40",
     ]
@@ -55,3 +55,23 @@ def test_missing_bindings_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.missing_packages() == expected
     monkeypatch.setattr(limits, "find_spec", lambda _: object())
     assert limits.missing_packages() == []
+
+
+@pytest.mark.parametrize("name", ["qwen3-30b-a3b", "llama-3.1-8b"])
+@pytest.mark.parametrize("rows", [9, 64, 256])
+def test_more_than_eight_rows_are_left_to_the_fallback(name: str, rows: int) -> None:
+    """Every region, for there is a product in each."""
+    spec = LayerSpec(model=preset(name), draft_tokens=rows - 1)
+    why = f"runs at most 8 rows, not {rows}"
+    assert limits.declines(spec) == dict.fromkeys(spec.regions, why)
+
+
+def test_attention_alone_is_left_to_the_fallback() -> None:
+    """Where rows are few, and heads that share a KV head are many."""
+    model = structs.replace(MOE, query_heads=64, kv_heads=1)
+    assert limits.declines(small(model, draft_tokens=1)) == {}
+    assert limits.declines(small(model, draft_tokens=2)) == {
+        Region.ATTENTION: (
+            "takes up to 128 new rows times query heads of a KV head, not 192"
+        )
+    }

@@ -1,4 +1,8 @@
-from layerscope_standard.selection import Choice, Shape, committed, parse
+import pytest
+
+from layerscope.errors import BackendError
+from layerscope_standard import selection
+from layerscope_standard.selection import CANDIDATES, Choice, Shape, committed, parse
 
 TABLE = """
 [[choice]]
@@ -39,7 +43,40 @@ def test_roles_of_libraries_are_told() -> None:
     assert parse(TABLE).foreign_roles == {"qkv"}
 
 
+def test_what_waits_by_itself_is_no_foreign_role() -> None:
+    """Triton's kernels do; flashinfer's are not trusted to."""
+    table = TABLE.replace("cublaslt", "triton")
+    assert parse(table).foreign_roles == set()
+    table = TABLE.replace("cublaslt", "flashinfer").replace("qkv", "norm")
+    assert parse(table).foreign_roles == {"norm"}
+
+
+def test_what_cannot_run_a_role_is_refused() -> None:
+    """With what can."""
+    table = parse(TABLE.replace("cublaslt", "flashinfer"))
+    with pytest.raises(BackendError, match=r"flashinfer cannot run qkv; .* own, cubl"):
+        table.choose("qkv", SHAPE)
+
+
+def test_nothing_runs_in_place_of_a_missing_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is a reason beforehand, and an error where the role is built."""
+    table = parse(TABLE.replace("cublaslt", "triton"))
+    monkeypatch.setattr(selection, "find_spec", lambda _: None)
+    assert table.missing_packages == [
+        "needs triton, which selection.toml names: pip install triton"
+    ]
+    assert parse(TABLE).missing_packages == []
+    with pytest.raises(BackendError, match=r"chooses triton for qkv, .* not installed"):
+        table.choose("qkv", SHAPE)
+    assert table.choose("qkv", {**SHAPE, "rows": 5}) == Choice("own")
+    monkeypatch.setattr(selection, "find_spec", lambda _: object())
+    assert table.missing_packages == []
+    assert table.choose("qkv", SHAPE) == Choice("triton")
+
+
 def test_the_committed_table_can_be_read() -> None:
-    """It is part of the package, and every candidate in it is one."""
-    candidates = {choice.candidate for _, _, choice in committed().rows}
-    assert candidates <= {"own", "cublaslt"}
+    """It is part of the package, and every candidate in it can run its role."""
+    for role, _, choice in committed().rows:
+        assert choice.candidate in CANDIDATES[role]

@@ -14,8 +14,8 @@ ROLE: Final = "norm+qkv"
 
 _THREADS: Final = 256
 _PADDING: Final = 64
-_MOST_SIZE: Final = 4096
-"""Of a row: more of eight rows are not held in the registers of a block."""
+_MOST_SIZE: Final = 2048
+"""Of a row: more of eight rows are not held in half the registers of a processor."""
 
 
 def fits(outputs: int, size: int, processors: int) -> bool:
@@ -50,10 +50,10 @@ def norm_product(
             "norm_product",
             f"norm_product_{suffix(weight)}",
             _THREADS,
-            (("SIZE", size),),
+            (("SIZE", size), ("ROWS", rows)),
             PACKAGE,
         ),
         (-(-outputs // TILE_OUTPUTS), 1, 1),
-        (values, scales, norm_weight, hidden, parts, rows, outputs, eps),
+        (values, scales, norm_weight, hidden, parts, outputs, eps),
         rows * (2 * size + _PADDING),
     )

@@ -15,10 +15,10 @@ AFTER_WAIT: Final = ("TRIGGER", 2)
 LOADS_EARLY: Final = ("LOADS_EARLY", 1)
 """Macros of the standard chain's code/turns.cuh."""
 
-_ROUTING: Final = ("top_k", "align", "route")
+_ROUTING: Final = ("top_k", "align", "top_k+align")
 _WEIGHED: Final = (
-    *("norm", "qkv", "rope_kv_write", "o_proj", "post_norm", "router"),
-    "down+sum",
+    *("norm", "qkv", "norm+qkv", "rope_kv_write", "o_proj"),
+    *("post_norm", "router", "down+sum"),
 )
 """Roles of kernels whose weights are known before their predecessor has ended.
 
@@ -27,7 +27,7 @@ Those of ``down+sum`` are: the kernel before it starts it only after routing has
 
 _ATTENTION: Final = ("attention", "rope_kv_write+attention")
 _TRIGGER_AT_ENTRY: Final = (
-    *("norm", "qkv", "rope_kv_write", *_ATTENTION, "combine"),
+    *("norm", "qkv", "norm+qkv", "rope_kv_write", *_ATTENTION, "combine"),
     *("o_proj", "post_norm", "router", "down+sum"),
 )
 
@@ -42,6 +42,7 @@ class Mechanisms:
     rope_in_query: bool = True
     bitmap_routing: bool = True
     early_experts: bool = True
+    norm_in_product: bool = True
     one_launch_draft: bool = True
 
     @classmethod

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from layerscope.layers.attention import rope_tables
-from layerscope.layers.problem import PagedKV, Problem, new_slots
+from layerscope.layers.problem import Problem, new_slots
 from layerscope.layers.spec import LayerSpec
 from layerscope.layers.weights import Weights
 from layerscope_standard.kernels import Kernel, Operation
@@ -17,7 +17,9 @@ from layerscope_standard.workshop import Workshop, plain
 
 _LOG2_E: Final = 1.4426950408889634
 _NORM_THREADS: Final = 512
-_ROPE_WARPS: Final = 4
+_ROPE_HEADS: Final = 4
+"""Heads of rows that a warp, which is a block, rotates."""
+
 _COMBINED_ELEMENTS: Final = 32
 _MOST_STAGES: Final = {64: 3, 128: 3, 256: 2}
 """Tiles of tokens in flight in a block, by size of a head."""
@@ -57,49 +59,45 @@ class Attention:
 
     def operations(self, index: int) -> list[Operation]:
         """The kernels of attention of pass `index`."""
-        problem, spec = self.problem, self.problem.spec
-        buffers, weights = problem.buffers[index], problem.weights[index]
-        model = spec.model
-        norm = self.workshop.operation(
+        return [
+            self.norm(index),
+            self.qkv.operation(self.problem.weights[index]["qkv"], self.normed),
+            self.rope(index),
+            self.attention(index),
+            self.combine(index),
+        ]
+
+    def norm(self, index: int) -> Operation:
+        """Norm the rows of pass `index`."""
+        problem, model = self.problem, self.problem.spec.model
+        return self.workshop.operation(
             "norm",
             Kernel("norm", "norm_rows", _NORM_THREADS),
-            (spec.rows, 1, 1),
+            (problem.spec.rows, 1, 1),
             (
-                buffers.hidden,
-                plain(weights["input_norm"]),
+                problem.buffers[index].hidden,
+                plain(problem.weights[index]["input_norm"]),
                 self.normed,
                 model.hidden_size,
                 model.rms_norm_eps,
             ),
         )
-        return [
-            norm,
-            self.qkv.operation(weights["qkv"], self.normed),
-            self._rope(weights, problem.caches[index], self.slots[index]),
-            self._attention(problem.caches[index]),
-            self._combine(buffers.attn_out),
-        ]
 
-    def _rope(self, weights: Weights, cache: PagedKV, slots: Tensor) -> Operation:
-        spec = self.problem.spec
-        has_norms = "q_norm" in weights
+    def rope(self, index: int) -> Operation:
+        """Rotate the queries of pass `index`, and write its new keys and values."""
+        problem, spec = self.problem, self.problem.spec
+        cache = problem.caches[index]
         heads = spec.query_heads + 2 * spec.kv_heads
         return self.workshop.operation(
             "rope_kv_write",
-            Kernel(
-                "rope",
-                "rope_kv_write",
-                32 * _ROPE_WARPS,
-                (("HEAD_DIM", spec.model.head_dim),),
-            ),
-            (-(-spec.rows * heads // _ROPE_WARPS), 1, 1),
+            Kernel("rope", "rope_kv_write", 32, (("HEAD_DIM", spec.model.head_dim),)),
+            (-(-spec.rows * heads // _ROPE_HEADS), 1, 1),
             (
                 self.qkv.parts,
                 self.cosines,
                 self.sines,
-                plain(weights["q_norm"]) if has_norms else None,
-                plain(weights["k_norm"]) if has_norms else None,
-                slots,
+                *head_norms(problem.weights[index]),
+                self.slots[index],
                 self.queries,
                 cache.key,
                 cache.value,
@@ -111,19 +109,13 @@ class Attention:
             ),
         )
 
-    def _attention(self, cache: PagedKV) -> Operation:
-        spec = self.problem.spec
-        dim, rows = spec.model.head_dim, matrix_rows(spec)
-        stages = min(self.tiles, _MOST_STAGES[dim])
+    def attention(self, index: int) -> Operation:
+        """Attention of the queries of pass `index` over the splits of its context."""
+        spec, cache = self.problem.spec, self.problem.caches[index]
         return self.workshop.operation(
             "attention",
-            Kernel(
-                "attention",
-                "attention",
-                rows // 16 * 128,
-                (("HEAD_DIM", dim), ("MATRIX_ROWS", rows), ("STAGES", stages)),
-            ),
-            (len(self.mixed), spec.kv_heads, spec.requests),
+            Kernel("attention", "attention", self.threads, self.defines),
+            self.grid,
             (
                 self.queries,
                 cache.key,
@@ -131,25 +123,70 @@ class Attention:
                 cache.page_table,
                 self.mixed,
                 self.stats,
-                spec.tokens_per_request,
-                spec.query_heads // spec.kv_heads,
-                spec.page_size,
                 spec.pages_per_request,
                 spec.context,
                 self.tiles,
-                dim**-0.5 * _LOG2_E,
+                self.scale,
             ),
-            attention_shared_bytes(dim, rows, stages),
+            self.shared_bytes,
         )
 
-    def _combine(self, attn_out: Tensor) -> Operation:
+    @property
+    def threads(self) -> int:
+        """Of a block of attention."""
+        return matrix_rows(self.problem.spec) // 16 * 128
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Of attention: splits, KV heads, requests."""
+        spec = self.problem.spec
+        return len(self.mixed), spec.kv_heads, spec.requests
+
+    @property
+    def stages(self) -> int:
+        """Tiles of tokens that a block has in flight."""
+        return min(self.tiles, _MOST_STAGES[self.problem.spec.model.head_dim])
+
+    @property
+    def defines(self) -> tuple[tuple[str, int], ...]:
+        """The macros of code/attention.cuh."""
+        spec = self.problem.spec
+        return (
+            ("HEAD_DIM", spec.model.head_dim),
+            ("TOKENS", spec.tokens_per_request),
+            ("GROUP", spec.query_heads // spec.kv_heads),
+            ("MATRIX_ROWS", matrix_rows(spec)),
+            ("PAGE_SIZE", spec.page_size),
+            ("STAGES", self.stages),
+        )
+
+    @property
+    def scale(self) -> float:
+        """Of scores, which are exponents of two."""
+        return float(self.problem.spec.model.head_dim**-0.5 * _LOG2_E)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block of attention; as code/attention.cuh lays it out."""
+        dim, rows = self.problem.spec.model.head_dim, matrix_rows(self.problem.spec)
+        key, value, shares = key_stride(dim), 2 * dim + 16, 2 * TILE_TOKENS + 16
+        tiles = self.stages * TILE_TOKENS * (key + value)
+        return tiles + rows * shares + 4 * rows * 4
+
+    def combine(self, index: int) -> Operation:
+        """Join what the splits have found into the output of pass `index`."""
         spec = self.problem.spec
         dim = spec.model.head_dim
         return self.workshop.operation(
             "combine",
             Kernel("combine", "combine", 256, (("HEAD_DIM", dim),)),
             (spec.rows * spec.query_heads, dim // _COMBINED_ELEMENTS, 1),
-            (self.mixed, self.stats, attn_out, len(self.mixed)),
+            (
+                self.mixed,
+                self.stats,
+                self.problem.buffers[index].attn_out,
+                len(self.mixed),
+            ),
         )
 
     def o_proj(self, index: int) -> list[Operation]:
@@ -181,10 +218,27 @@ def matrix_rows(spec: LayerSpec) -> int:
     return -(-rows // 16) * 16
 
 
-def attention_shared_bytes(dim: int, rows: int, stages: int) -> int:
-    """Shared memory of a block of attention; as code/attention.cu lays it out."""
-    key, value, shares = 2 * dim + 64, 2 * dim + 16, 2 * TILE_TOKENS + 16
-    return stages * TILE_TOKENS * (key + value) + rows * shares + 4 * rows * 4
+def key_stride(dim: int) -> int:
+    """Bytes between keys, and between queries, in shared memory."""
+    return 2 * dim + 64
+
+
+def head_norms(weights: Weights) -> tuple[Tensor | None, Tensor | None]:
+    """The norms of query and key [head_dim], where the family has them."""
+    if "q_norm" not in weights:
+        return None, None
+    return plain(weights["q_norm"]), plain(weights["k_norm"])
+
+
+def attention_shape(spec: LayerSpec) -> dict[str, int]:
+    """What the time of attention depends on, as the selection knows it."""
+    return {
+        "rows": spec.rows,
+        "requests": spec.requests,
+        "heads": spec.query_heads,
+        "kv_heads": spec.kv_heads,
+        "context": spec.context,
+    }
 
 
 def make_attention(problem: Problem, workshop: Workshop) -> Attention:
@@ -195,14 +249,7 @@ def make_attention(problem: Problem, workshop: Workshop) -> Attention:
     half = model.head_dim // 2
     all_tiles = -(-(spec.context + spec.tokens_per_request) // TILE_TOKENS)
     heads = spec.kv_heads * spec.requests
-    shape = {
-        "rows": rows,
-        "requests": spec.requests,
-        "heads": spec.query_heads,
-        "kv_heads": spec.kv_heads,
-        "context": spec.context,
-    }
-    choice = workshop.selection.choose("attention", shape)
+    choice = workshop.selection.choose("attention", attention_shape(spec))
     planned = tiles_per_split(all_tiles, heads, workshop.processors)
     tiles = choice.option("tiles", planned)
     splits = -(-all_tiles // tiles)

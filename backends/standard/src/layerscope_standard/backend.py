@@ -13,12 +13,12 @@ from layerscope.plugin import (
     DraftContext,
     Requires,
     Switch,
+    SwitchKind,
 )
 from layerscope.regions import Region
 from layerscope_standard import limits, selection
 from layerscope_standard.compiling import ARCHITECTURES
 from layerscope_standard.draft import BuiltDraft
-from layerscope_standard.experts import MOST_ROWS
 from layerscope_standard.launching import CudaLauncher
 from layerscope_standard.layer import BuiltLayer, make_layer
 from layerscope_standard.workshop import Workshop
@@ -42,6 +42,7 @@ def check(spec: LayerSpec) -> list[str]:
     return [
         *([reason] if reason else []),
         *limits.missing_packages(),
+        *selection.committed().missing_packages,
         *limits.shapes(spec),
     ]
 
@@ -97,9 +98,9 @@ BACKEND: Final = BackendSpec(
         architectures=tuple(ARCHITECTURES),
         dtypes=(DType.BFLOAT16,),
         weight_dtypes=(DType.BFLOAT16, DType.FLOAT8_E4M3),
-        max_rows=MOST_ROWS,
     ),
     check=lambda spec, _: check(spec),
+    declines=limits.declines,
     switches=(
         Switch(
             name=PDL,
@@ -109,6 +110,9 @@ BACKEND: Final = BackendSpec(
                 "entry and trigger at the end"
             ),
             bitwise=True,
+            off="off",
+            kind=SwitchKind.OVERLAP,
+            starts_early=("qkv",),
         ),
     ),
     skippable=(

@@ -23,10 +23,13 @@ ARCHITECTURES: Final = {
 }
 """What the kernels are compiled for, by the architecture that layerscope tells."""
 
-HEADERS: Final = ("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh")
+HEADERS: Final = (
+    *("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh"),
+    *("ring.cuh", "attention.cuh", "rope.cuh", "keys.cuh"),
+)
 FILES: Final = (
     *("product", "norm", "rope", "attention", "combine", "routing", "experts"),
-    "draft",
+    *("persistent", "draft"),
 )
 
 _OPTIONS: Final = ("--std=c++17",)

@@ -9,7 +9,9 @@ from torch import Tensor
 from layerscope.layers.problem import Problem
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Kernel, Operation
+from layerscope_standard.persistent import Steady
 from layerscope_standard.products import Product, product
+from layerscope_standard.selection import PERSISTENT
 from layerscope_standard.splitting import (
     DOWN_WARPS,
     TILE_OUTPUTS,
@@ -24,6 +26,8 @@ _HEAD: Final = 4
 _ENTRY: Final = 12
 _ROW_STRIDE: Final = 20
 _UP_WARPS: Final = 8
+_UP_DEPTH: Final = 4
+"""Units of k whose weights a warp has in flight."""
 _GATED_OUTPUTS: Final = 8  # of gate, and as many of up, in a tile
 
 
@@ -61,15 +65,33 @@ class Experts:
     def operations(self, index: int) -> list[Operation]:
         """The kernels of the region of pass `index`."""
         routed = [] if self.routing is None else self._route(self.routing, index)
-        return [*routed, self._gate_up(index), self._down(index)]
+        return [*routed, *self.after_routing(index)]
+
+    def router(self, routing: Routing, index: int) -> Operation:
+        """The product whose parts are the logits of pass `index`."""
+        weight = self.problem.weights[index]["router"]
+        return routing.router.operation(weight, self.problem.buffers[index].mid_hidden)
+
+    def bias(self, index: int) -> Tensor:
+        """What is added to the logits of pass `index`, float32 [rows, experts].
+
+        Raises:
+            TypeError: the problem has none.
+        """
+        bias = self.problem.router_bias
+        if bias is None:
+            name = self.problem.spec.model.name
+            msg = f"{name} has experts, the problem no router bias"
+            raise TypeError(msg)
+        return bias[index]
+
+    def after_routing(self, index: int) -> list[Operation]:
+        """The kernels of pass `index` that read the table."""
+        return [self._gate_up(index), self._down(index)]
 
     def _route(self, routing: Routing, index: int) -> list[Operation]:
-        problem, spec = self.problem, self.problem.spec
-        model, bias = spec.model, problem.router_bias
-        if bias is None:
-            msg = f"{model.name} has experts, the problem no router bias"
-            raise TypeError(msg)
-        hidden, pairs = problem.buffers[index].mid_hidden, spec.rows * self.top_k
+        spec = self.problem.spec
+        model, pairs = spec.model, spec.rows * self.top_k
         lanes = -(-model.experts // 32)
         defines = (("LANE_EXPERTS", lanes), ("MOST_PAIRS", MOST_ROWS * self.top_k))
         choose = self.workshop.operation(
@@ -78,7 +100,7 @@ class Experts:
             (spec.rows, 1, 1),
             (
                 routing.router.parts,
-                bias[index],
+                self.bias(index),
                 routing.ids[index],
                 self.row_weights,
                 model.experts,
@@ -93,15 +115,18 @@ class Experts:
             (1, 1, 1),
             (routing.ids[index], self.table, pairs, model.experts),
         )
-        weight = problem.weights[index]["router"]
-        return [routing.router.operation(weight, hidden), choose, align]
+        return [self.router(routing, index), choose, align]
 
     def _gate_up(self, index: int) -> Operation:
         hidden = self.problem.buffers[index].mid_hidden
         weight = self.problem.weights[index]["gate_up"]
         values, scales = stored(weight)
         width = self.active.shape[-1]
-        choice = self.workshop.selection.choose("gate_up", self._shape(weight))
+        choice = self.workshop.selection.choose("gate_up", self.shape(weight))
+        if choice.candidate == PERSISTENT:
+            later = self.problem.weights[index]["down"]
+            following = self.workshop.selection.choose("down", self.shape(later)), later
+            return self._steady().gate_up(choice, weight, hidden, following)
         tiles = choice.option("tiles", 1)
         return self.workshop.operation(
             "gate_up",
@@ -109,7 +134,7 @@ class Experts:
                 "experts",
                 f"gate_up_{suffix(weight)}",
                 32 * _UP_WARPS,
-                (("TILES", tiles),),
+                (("TILES", tiles), ("UP_DEPTH", choice.option("depth", _UP_DEPTH))),
             ),
             (-(-width // (tiles * _GATED_OUTPUTS)), self.most_experts, 1),
             (
@@ -130,7 +155,10 @@ class Experts:
         values, scales = stored(weight)
         rows, outputs = buffers.out.shape
         inputs = self.active.shape[-1]
-        choice = self.workshop.selection.choose("down", self._shape(weight))
+        choice = self.workshop.selection.choose("down", self.shape(weight))
+        if choice.candidate == PERSISTENT:
+            given = self.row_weights, buffers.mid_residual
+            return self._steady().down(choice, weight, given, buffers.out)
         planned = down_parts(self.most_experts, units_of(inputs, unit(weight)))
         parts = choice.option("parts", planned)
         pairs = rows * self.top_k
@@ -159,7 +187,19 @@ class Experts:
             4 * (floats + self.most_experts * _ENTRY),
         )
 
-    def _shape(self, weight: Tensor | BlockScaled) -> dict[str, int | str]:
+    def _steady(self) -> Steady:
+        return Steady(
+            workshop=self.workshop,
+            table=self.table,
+            active=self.active,
+            rows=self.problem.spec.rows,
+            top_k=self.top_k,
+            most_experts=self.most_experts,
+            is_routed=self.routing is not None,
+        )
+
+    def shape(self, weight: Tensor | BlockScaled) -> dict[str, int | str]:
+        """What the time of a product with `weight` depends on."""
         spec = self.problem.spec
         return {
             "weights": "float8_e4m3" if isinstance(weight, BlockScaled) else "bfloat16",

@@ -25,7 +25,7 @@ class CudaLauncher:
         start as soon as all blocks of that one have triggered or ended.
         """
         self._device = device
-        self._programmatic = programmatic
+        self.programmatic = programmatic
 
     def prepare(self, launch: Launch) -> Enqueue:
         """Compile and load the kernel of `launch`; the result enqueues it.
@@ -45,7 +45,7 @@ class CudaLauncher:
         config.blockDimX = launch.kernel.threads
         config.blockDimY = config.blockDimZ = 1
         config.sharedMemBytes = launch.shared_bytes
-        attributes = [_programmatic()] if self._programmatic else []
+        attributes = [_programmatic()] if self.programmatic else []
         if launch.cooperative:
             attributes = [_cooperative()]
         config.attrs, config.numAttrs = attributes, len(attributes)

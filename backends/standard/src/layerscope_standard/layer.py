@@ -1,39 +1,53 @@
 """A layer as chains of prepared kernels, a chain for each region and pass."""
 
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
 from torch import Tensor
 
 from layerscope.layers.problem import Problem
+from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import StepShape
 from layerscope.regions import Region, role
-from layerscope_standard.attention import Attention, make_attention
-from layerscope_standard.experts import Experts, make_experts
+from layerscope_standard import limits
+from layerscope_standard.attention import make_attention
+from layerscope_standard.chosen import chosen_attention, chosen_experts
+from layerscope_standard.experts import Routing, make_experts
 from layerscope_standard.kernels import Operation
 from layerscope_standard.workshop import Workshop
+
+Chain: TypeAlias = Callable[[int], list[Operation]]
+"""The kernels of a region, in the order of execution, of the pass with a number."""
 
 
 class LayerStep:
     """The step of one problem; see `plugin.Step`."""
 
     def __init__(
-        self, problem: Problem, attention: Attention, experts: Experts
+        self,
+        problem: Problem,
+        chains: Mapping[Region, Chain],
+        routing: Routing | None,
     ) -> None:
         """Prepare all launches.
+
+        Args:
+            problem: whose passes are run.
+            chains: of every region.
+            routing: what the experts are chosen by, where there are any.
 
         Raises:
             BackendError: a kernel cannot be compiled or loaded.
         """
-        last = Region.MOE if problem.spec.model.experts else Region.MLP
+        left = limits.declines(problem.spec)
         self.operations: dict[Region, list[list[Operation]]] = {
-            region: [make(index) for index in range(problem.passes)]
-            for region, make in (
-                (Region.ATTENTION, attention.operations),
-                (Region.O_PROJ_ALL_REDUCE, attention.o_proj),
-                (last, experts.operations),
-            )
+            region: [chain(index) for index in range(problem.passes)]
+            for region, chain in chains.items()
+            if region not in left
         }
-        """By region and pass, in the order of execution."""
+        """By region and pass, in the order of execution; of those that it runs."""
 
-        self._routing = experts.routing
+        self._routing = routing
 
     def run(self, region: Region, pass_index: int) -> None:
         """Enqueue the kernels of `region` of pass `pass_index`."""
@@ -75,8 +89,20 @@ def make_layer(problem: Problem, workshop: Workshop) -> BuiltLayer:
     """The standard chain for `problem`.
 
     Raises:
-        BackendError: a kernel cannot be compiled or loaded.
+        BackendError: a kernel cannot be compiled or loaded; or one was chosen whose
+            library is not installed.
     """
-    attention = make_attention(problem, workshop)
-    experts = make_experts(problem, workshop)
-    return BuiltLayer(problem, workshop, LayerStep(problem, attention, experts))
+    attention = chosen_attention(make_attention(problem, workshop))
+    experts = chosen_experts(make_experts(problem, workshop))
+    chains: dict[Region, Chain] = {
+        Region.ATTENTION: attention.operations,
+        Region.O_PROJ_ALL_REDUCE: attention.o_proj,
+        last_region(problem.spec): experts.operations,
+    }
+    step = LayerStep(problem, chains, experts.routing)
+    return BuiltLayer(problem, workshop, step)
+
+
+def last_region(spec: LayerSpec) -> Region:
+    """Where the experts are, or the MLP that stands for one."""
+    return Region.MOE if spec.model.experts else Region.MLP

@@ -3,7 +3,9 @@
 from importlib.util import find_spec
 
 from layerscope.layers.spec import LayerSpec
+from layerscope.regions import Region
 from layerscope_standard.attention import matrix_rows
+from layerscope_standard.experts import MOST_ROWS
 
 _HEAD_DIMS = (64, 128, 256)
 _MOST_HIDDEN = 8192
@@ -48,12 +50,6 @@ def shapes(spec: LayerSpec) -> list[str]:
         for what, size in (("hidden size", model.hidden_size), ("width", width))
         if size % _ALIGNED
     ]
-    rows = matrix_rows(spec)
-    if rows > _MOST_MATRIX_ROWS:
-        reasons.append(
-            f"takes up to {_MOST_MATRIX_ROWS} new rows times query heads of a KV head, "
-            f"not {rows}"
-        )
     reasons += [
         f"takes up to {most} {what}, not {count}"
         for what, count, most in (
@@ -63,3 +59,21 @@ def shapes(spec: LayerSpec) -> list[str]:
         if count > most
     ]
     return reasons
+
+
+def declines(spec: LayerSpec) -> dict[Region, str]:
+    """Regions that the step has too many rows for, from the name on.
+
+    There is a product in every region, and those take up to eight rows.
+    """
+    if spec.rows > MOST_ROWS:
+        why = f"runs at most {MOST_ROWS} rows, not {spec.rows}"
+        return dict.fromkeys(spec.regions, why)
+    rows = matrix_rows(spec)
+    if rows > _MOST_MATRIX_ROWS:
+        why = (
+            f"takes up to {_MOST_MATRIX_ROWS} new rows times query heads of a KV head, "
+            f"not {rows}"
+        )
+        return {Region.ATTENTION: why}
+    return {}

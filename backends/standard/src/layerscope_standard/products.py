@@ -8,13 +8,14 @@ from torch import Tensor
 
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Kernel, Operation
-from layerscope_standard.selection import CUBLASLT, Choice
+from layerscope_standard.selection import CUBLASLT, TRITON, Choice
 from layerscope_standard.splitting import (
     PRODUCT_WARPS,
     TILE_OUTPUTS,
     product_splits,
     units_of,
 )
+from layerscope_standard.triton_products import planned_splits, product_operation
 from layerscope_standard.workshop import Workshop, plain, stored, suffix, unit
 
 _DEPTH: Final = 4
@@ -40,6 +41,9 @@ class Product:
         """Write the parts of `rows` [rows, inputs] times `weight` [outputs, inputs]."""
         if self.choice.candidate == CUBLASLT:
             return Operation(self.role, lambda: self._library(plain(weight), rows))
+        if self.choice.candidate == TRITON:
+            named = self.role, self.choice
+            return product_operation(self.workshop, named, weight, rows, self.parts)
         _, count, outputs = self.parts.shape
         tiles = self.choice.option("tiles", 1)
         values, scales = stored(weight)
@@ -72,12 +76,18 @@ def product(
         "inputs": inputs,
     }
     choice = workshop.selection.choose(role, shape)
-    splits = 1
-    if choice.candidate != CUBLASLT:
-        tiles = -(-outputs // (choice.option("tiles", 1) * TILE_OUTPUTS))
-        planned = product_splits(
-            tiles, units_of(inputs, unit(weight)), workshop.processors
-        )
-        splits = choice.option("splits", planned)
+    splits = choice.option("splits", _planned(workshop, choice, weight))
     parts = workshop.empty(splits, rows, outputs)
     return Product(workshop, role, choice, parts)
+
+
+def _planned(workshop: Workshop, choice: Choice, weight: Tensor | BlockScaled) -> int:
+    """Into how many parts k is cut."""
+    if choice.candidate == CUBLASLT:
+        return 1
+    if choice.candidate == TRITON:
+        return planned_splits(choice, weight, workshop.processors)
+    outputs, inputs = stored(weight)[0].shape
+    tiles = -(-outputs // (choice.option("tiles", 1) * TILE_OUTPUTS))
+    units = units_of(inputs, unit(weight))
+    return product_splits(tiles, units, workshop.processors)

@@ -1,7 +1,8 @@
 """Which candidate runs each kernel, by shape, as measured in the chain.
 
 ``selection.toml`` keeps what ``benchmarks/selection.py`` has found. A kernel without a
-line runs as ``own``, cut as `splitting` plans.
+line runs as ``own``, cut as `splitting` plans. A line whose library is not installed is
+an error, so that what runs is what was chosen.
 """
 
 import tomllib
@@ -9,16 +10,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Final, Self, TypeAlias
+
+from layerscope.errors import BackendError
 
 Shape: TypeAlias = Mapping[str, int | str]
 """What a kernel's time depends on, such as its rows, outputs and inputs."""
 
 OWN: Final = "own"
 CUBLASLT: Final = "cublaslt"
+TRITON: Final = "triton"
+FLASHINFER: Final = "flashinfer"
+PERSISTENT: Final = "persistent"
 
-PRODUCTS: Final = ("qkv", "o_proj", "router")
-"""Roles that a library may run."""
+CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "norm": (OWN, TRITON, FLASHINFER),
+    "qkv": (OWN, CUBLASLT, TRITON),
+    "attention": (OWN, FLASHINFER),
+    "o_proj": (OWN, CUBLASLT, TRITON),
+    "post_norm": (OWN, TRITON, FLASHINFER),
+    "router": (OWN, CUBLASLT, TRITON),
+    "gate_up": (OWN, PERSISTENT, TRITON),
+    "down": (OWN, PERSISTENT, TRITON),
+}
+"""What can run the kernel of a role; ``attention`` with its combination."""
+
+REQUIREMENTS: Final[Mapping[str, str]] = {
+    TRITON: "triton",
+    FLASHINFER: "flashinfer-python==0.6.13",
+}
+"""What pip installs for a candidate; the module is called like the candidate."""
+
+_WAITING: Final = frozenset({OWN, PERSISTENT, TRITON})
+"""Candidates whose kernels wait for their predecessors at entry. cuBLASLt's do not, and
+flashinfer's let the compiler move loads before the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +71,22 @@ class Selection:
     """By role, whatever the shape; for measuring."""
 
     def choose(self, role: str, shape: Shape) -> Choice:
-        """What runs `role` for `shape`."""
+        """What runs `role` for `shape`.
+
+        Raises:
+            BackendError: what was chosen cannot run it, or is not installed.
+        """
         if role in self.overrides:
-            return self.overrides[role]
-        found = (
-            choice
-            for name, known, choice in self.rows
-            if name == role and dict(known) == dict(shape)
-        )
-        return next(found, Choice())
+            choice = self.overrides[role]
+        else:
+            found = (
+                choice
+                for name, known, choice in self.rows
+                if name == role and dict(known) == dict(shape)
+            )
+            choice = next(found, Choice())
+        _check(role, choice)
+        return choice
 
     def overridden(self, role: str, choice: Choice) -> Self:
         """The same with one role run by `choice`."""
@@ -61,10 +94,37 @@ class Selection:
 
     @property
     def foreign_roles(self) -> frozenset[str]:
-        """Roles that a library runs for some shape."""
+        """Roles that kernels run, for some shape, which do not wait by themselves."""
         return frozenset(
-            role for role, _, choice in self.rows if choice.candidate != OWN
+            role for role, _, choice in self.rows if choice.candidate not in _WAITING
         )
+
+    @property
+    def missing_packages(self) -> list[str]:
+        """What the choices take that is not installed, as reasons; no import."""
+        return [
+            f"needs {REQUIREMENTS[name]}, which selection.toml names: "
+            f"pip install {REQUIREMENTS[name]}"
+            for name in sorted({choice.candidate for _, _, choice in self.rows})
+            if name in REQUIREMENTS and find_spec(name) is None
+        ]
+
+
+def _check(role: str, choice: Choice) -> None:
+    name = choice.candidate
+    known = CANDIDATES.get(role, (OWN,))
+    if name not in known:
+        msg = (
+            f"standard: {name} cannot run {role}; selection.toml may name "
+            f"{', '.join(known)} there"
+        )
+        raise BackendError(msg)
+    if name in REQUIREMENTS and find_spec(name) is None:
+        msg = (
+            f"standard: selection.toml chooses {name} for {role}, which is not "
+            f"installed; pip install {REQUIREMENTS[name]}"
+        )
+        raise BackendError(msg)
 
 
 def parse(text: str) -> Selection:

@@ -1,5 +1,6 @@
 // The kernels' primitives on a CPU: threads of a block are coroutines that give way to
-// each other at barriers and at operations of a warp. Blocks run one after another.
+// each other at barriers and at operations of a warp. Blocks run one after another, but
+// those of a cooperative launch together; their kernels must have all shared memory dynamic.
 //
 // Asynchronous copies happen when they are waited for, shared memory begins as NaN, and
 // a barrier that not all threads reach ends the run with an error, so that what a GPU
@@ -38,6 +39,11 @@ inline Index gridDim, blockDim, blockIdx, threadIdx;
 
 namespace emulated {
 
+#ifdef TOGETHER
+constexpr unsigned kTogetherBlocks = TOGETHER;
+#else
+constexpr unsigned kTogetherBlocks = 1;
+#endif
 constexpr int kLanes = 32, kStackWords = 16 << 10, kBarriers = 16;
 constexpr size_t kSharedBytes = 256 << 10;
 
@@ -56,10 +62,16 @@ struct Warp {
     Slot slots[2][kLanes];
 };
 
+struct Block {
+    Index index;
+    Barrier barriers[kBarriers];
+    alignas(128) unsigned char dynamic[kSharedBytes];
+};
+
 struct Thread {
     void* stack_pointer = nullptr;
     std::unique_ptr<std::uint64_t[]> stack{new std::uint64_t[kStackWords]};
-    unsigned index = 0, operations = 0;
+    unsigned index = 0, block = 0, operations = 0;  // index in the block
     bool is_done = false;
     const unsigned* waits_for = nullptr;
     unsigned passed = 0;
@@ -69,11 +81,10 @@ struct Thread {
 
 inline std::vector<Thread> threads;
 inline std::vector<Warp> warps;
-inline Barrier barriers[kBarriers];
+inline std::vector<Block> blocks;
 inline Thread* current;
 inline void* scheduler;
 inline std::function<void()> kernel;
-alignas(128) inline unsigned char dynamic[kSharedBytes];
 
 // Keeps the registers that a call keeps, and goes on on another stack.
 extern "C" void emulated_switch(void** kept, void* next);
@@ -107,19 +118,23 @@ inline void enter() {
     give_way();
 }
 
+inline Block& own_block() { return blocks[current->block]; }
+
 // What all lanes of the warp put in. A lane is at most one operation ahead of another,
 // so two sets of slots are enough.
 inline const Slot* exchange(const Slot& own) {
-    Warp& warp = warps[current->index / kLanes];
+    Warp& warp = warps[(current - threads.data()) / kLanes];
     Slot* slots = warp.slots[current->operations++ % 2];
     slots[current->index % kLanes] = own;
     arrive(warp.barrier, kLanes);
     return slots;
 }
 
-inline bool run_block() {
-    std::memset(dynamic, 0xff, sizeof dynamic);
-    for (Barrier& barrier : barriers) barrier = {};
+inline bool run_blocks() {
+    for (Block& block : blocks) {
+        std::memset(block.dynamic, 0xff, sizeof block.dynamic);
+        for (Barrier& barrier : block.barriers) barrier = {};
+    }
     for (Warp& warp : warps) warp.barrier = {};
     for (Thread& thread : threads) {
         thread.operations = 0;
@@ -142,6 +157,7 @@ inline bool run_block() {
             has_moved = true;
             current = &thread;
             threadIdx = {thread.index, 0, 0};
+            blockIdx = blocks[thread.block].index;
             emulated_switch(&scheduler, thread.stack_pointer);
             done += thread.is_done;
         }
@@ -161,15 +177,19 @@ int run(void (*function)(Arguments...), const unsigned* grid, unsigned block,
         const std::uint64_t* slots, std::index_sequence<Number...>) {
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block, 1, 1};
-    threads = std::vector<Thread>(block);
-    for (unsigned i = 0; i < block; ++i) threads[i].index = i;
-    warps = std::vector<Warp>((block + kLanes - 1) / kLanes);
+    blocks = std::vector<Block>(kTogetherBlocks);
+    threads = std::vector<Thread>(kTogetherBlocks * block);
+    for (unsigned i = 0; i < kTogetherBlocks * block; ++i) {
+        threads[i].index = i % block;
+        threads[i].block = i / block;
+    }
+    warps = std::vector<Warp>((kTogetherBlocks * block + kLanes - 1) / kLanes);
     kernel = [=] { function(argument<Arguments>(slots[Number])...); };
     for (unsigned z = 0; z < grid[2]; ++z)
         for (unsigned y = 0; y < grid[1]; ++y)
-            for (unsigned x = 0; x < grid[0]; ++x) {
-                blockIdx = {x, y, z};
-                if (!run_block()) return 1;
+            for (unsigned x = 0; x < grid[0]; x += kTogetherBlocks) {
+                for (unsigned i = 0; i < kTogetherBlocks; ++i) blocks[i].index = {x + i, y, z};
+                if (!run_blocks()) return 1;
             }
     return 0;
 }
@@ -195,6 +215,26 @@ inline unsigned narrow_bf16(float value) {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+inline float float16_of(unsigned pair, int high) {
+    const unsigned bits = high ? pair >> 16 : pair & 0xffff;
+    const int exponent = bits >> 10 & 31;
+    const float fraction = (bits & 1023) | (exponent ? 1024 : 0);
+    const float value = exponent < 31    ? std::ldexp(fraction, std::max(exponent, 1) - 25)
+                        : bits & 1023 ? NAN : INFINITY;
+    return bits & 0x8000 ? -value : value;
+}
+
+inline unsigned narrow_float16(float value) {
+    if (std::isnan(value)) return 0x7fff;
+    const unsigned sign = std::signbit(value) ? 0x8000 : 0;
+    const float most = std::abs(value);
+    if (most >= 65520.0f) return sign | 0x7c00;
+    const int exponent = most < 0x1p-14f ? -14 : std::ilogb(most);
+    // In units of the last place; to nearest even, and the carry goes to the exponent.
+    const auto units = (unsigned)std::nearbyint(std::ldexp(most, 10 - exponent));
+    return sign | (((unsigned)(exponent + 14) << 10) + units);
+}
+
 inline float half_of(unsigned pair, int high) {
     return widen_bf16(high ? pair >> 16 : pair & 0xffff);
 }
@@ -213,17 +253,24 @@ inline unsigned __float_as_uint(float value) {
     return bits;
 }
 
+using std::max;
 using std::min;
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline void __threadfence() {}
-inline void __syncthreads() { emulated::arrive(emulated::barriers[0], blockDim.x); }
+inline void __syncthreads() { emulated::arrive(emulated::own_block().barriers[0], blockDim.x); }
 inline void __syncwarp() { emulated::exchange({}); }
 
 inline unsigned atomicAdd(unsigned* to, unsigned more) {
     const unsigned before = *to;
     *to += more;
+    return before;
+}
+
+inline unsigned atomicOr(unsigned* to, unsigned bits) {
+    const unsigned before = *to;
+    *to |= bits;
     return before;
 }
 
@@ -248,8 +295,30 @@ inline unsigned __ballot_sync(unsigned, bool vote) {
     return votes;
 }
 
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+    const emulated::Slot* all = emulated::exchange({{value}});
+    for (int lane = 0; lane < 32; ++lane) value = max(value, all[lane].words[0]);
+    return value;
+}
+
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    const emulated::Slot* all = emulated::exchange({{value}});
+    for (int lane = 0; lane < 32; ++lane) value = min(value, all[lane].words[0]);
+    return value;
+}
+
 inline void wait_for_predecessor() {}
 inline void trigger_dependents() {}
+
+inline unsigned noise() {
+    static unsigned state = 1;
+    return state = state * 1664525u + 1013904223u;
+}
+
+// Lets up to three rounds of the other threads pass.
+inline void pause(unsigned ns) {
+    for (unsigned round = 0; round < ns % 4; ++round) emulated::give_way();
+}
 
 template <class Value>
 Value loaded(const void* from, bool is_there = true) {
@@ -282,9 +351,12 @@ inline int load_handed_int(const int* from) { return *from; }
 inline bf16 load_handed_half(const bf16* from) { return *from; }
 inline long long load_handed_long(const long long* from) { return *from; }
 
-inline void multiply(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                     unsigned b0, unsigned b1) {
-    using emulated::half_of;
+namespace emulated {
+
+// `half_of` tells the value of a half of a register.
+template <float (*half_of)(unsigned, int)>
+void multiply(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+              unsigned b0, unsigned b1) {
     const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
     emulated::Slot own = {};
     for (int i = 0; i < 8; ++i) own.a[i] = half_of(a[i / 2], i % 2);
@@ -299,6 +371,34 @@ inline void multiply(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsig
                     all[4 * column + pair].b[2 * late + k % 2];
         }
     }
+}
+
+}  // namespace emulated
+
+inline void multiply(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                     unsigned b0, unsigned b1) {
+    emulated::multiply<emulated::half_of>(d, a0, a1, a2, a3, b0, b1);
+}
+
+inline void multiply_halves(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
+                            unsigned a3, unsigned b0, unsigned b1) {
+    emulated::multiply<emulated::float16_of>(d, a0, a1, a2, a3, b0, b1);
+}
+
+inline unsigned pack_halves(float low, float high) {
+    return emulated::narrow_float16(low) | emulated::narrow_float16(high) << 16;
+}
+
+inline void widen_to_halves(unsigned four, unsigned& first, unsigned& second) {
+    const auto half = [&](int byte) -> unsigned {
+        const unsigned bits = four >> 8 * byte & 255;
+        if ((bits & 127) == 127) return 0x7fff;
+        const float value = std::ldexp((float)((bits & 7) | (bits & 120 ? 8 : 0)),
+                                       std::max((int)(bits >> 3 & 15), 1) - 10);
+        return emulated::narrow_float16(bits & 128 ? -value : value);
+    };
+    first = half(0) | half(1) << 16;
+    second = half(2) | half(3) << 16;
 }
 
 inline unsigned pack(float low, float high) {
@@ -326,6 +426,18 @@ inline void copy(void* to, const void* from, bool is_there) {
         const uint4 value = loaded<uint4>(from, is_there);
         std::memcpy(to, &value, sizeof value);
     });
+}
+
+inline void copy_word(void* to, const void* from) {
+    emulated::current->open.push_back([=] { std::memcpy(to, from, 4); });
+}
+
+// Reads the ends, so that a wrong place is found.
+inline void prefetch(const void* from, int bytes) {
+    if ((std::uintptr_t)from % 16 || bytes <= 0 || bytes % 16) std::abort();
+    volatile const unsigned char* at = (const unsigned char*)from;
+    (void)at[0];
+    (void)at[bytes - 1];
 }
 
 inline void close_copies() {
@@ -360,7 +472,7 @@ inline void load_transposed(unsigned (&got)[4], const void* row) {
 }
 
 inline void meet(int number, int count) {
-    emulated::arrive(emulated::barriers[number], count);
+    emulated::arrive(emulated::own_block().barriers[number], count);
 }
 
-#define DYNAMIC_SHARED(name) unsigned char* name = emulated::dynamic
+#define DYNAMIC_SHARED(name) unsigned char* name = emulated::own_block().dynamic

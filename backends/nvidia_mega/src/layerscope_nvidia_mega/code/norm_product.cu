@@ -4,6 +4,9 @@
 //
 // Bit for bit what norm_rows and a product with one part of k give: the sum of squares
 // is added as there, by 512 threads of which each here is two.
+//
+// Macros: SIZE, of a row; ROWS, up to eight. It takes half of a processor's registers at
+// most, so that the kernel after it can start beside it.
 #include "product.cuh"
 
 constexpr int kWarps = 8;
@@ -17,7 +20,7 @@ constexpr int kRowBytes = 2 * SIZE + 64;  // no bank twice in a load of eight ro
 template <bool kFp8>
 constexpr int kUnits = (SIZE + kUnit<kFp8> - 1) / kUnit<kFp8>;
 template <bool kFp8>
-constexpr int kOwnUnits = (kUnits<kFp8> + kWarps - 1) / kWarps;  // of a warp
+constexpr int kOwnUnits = (kUnits<kFp8> + kWarps - 1) / kWarps;  // of a warp, at most
 template <bool kFp8>
 constexpr int kEarly = kOwnUnits<kFp8> < 8 ? kOwnUnits<kFp8> : 8;  // in flight at once
 
@@ -30,19 +33,15 @@ __device__ __forceinline__ Four floats_of(const uint2& words) {
              high_half(words.y)}};
 }
 
-__device__ __forceinline__ float round_to_bf16(float value) {
-    return low_half(pack(value, 0.0f));
-}
-
 // Rows of `hidden`, normed, into shared memory.
 __device__ __forceinline__ void norm(
         unsigned char* to, const bf16* hidden, const uint2 (&weights)[kTurns][kSteps],
-        int rows, float eps) {
-    __shared__ float sums[kMostRows][kTurns * kWarps];
+        float eps) {
+    __shared__ float sums[ROWS][kTurns * kWarps], factors[ROWS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint2 values[kMostRows][kTurns][kSteps];
+    uint2 values[ROWS][kTurns][kSteps];
 #pragma unroll
-    for (int row = 0; row < kMostRows; ++row) {
+    for (int row = 0; row < ROWS; ++row) {
 #pragma unroll
         for (int turn = 0; turn < kTurns; ++turn) {
 #pragma unroll
@@ -50,12 +49,12 @@ __device__ __forceinline__ void norm(
                 const int thread = turn * kThreads + threadIdx.x;
                 const int at = (n * kNormThreads + thread) * kVector;
                 values[row][turn][n] =
-                    load_handed_pair(hidden + row * SIZE + at, row < rows && at < SIZE);
+                    load_handed_pair(hidden + row * SIZE + at, at < SIZE);
             }
         }
     }
 #pragma unroll
-    for (int row = 0; row < kMostRows; ++row) {
+    for (int row = 0; row < ROWS; ++row) {
 #pragma unroll
         for (int turn = 0; turn < kTurns; ++turn) {
             float squares = 0.0f;
@@ -72,13 +71,16 @@ __device__ __forceinline__ void norm(
         }
     }
     __syncthreads();
-#pragma unroll
-    for (int row = 0; row < kMostRows; ++row) {
-        if (row >= rows) break;
+    if (threadIdx.x < ROWS) {
         float sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < kTurns * kWarps; ++i) sum += sums[row][i];
-        const float factor = rsqrtf(sum / SIZE + eps);
+        for (int i = 0; i < kTurns * kWarps; ++i) sum += sums[threadIdx.x][i];
+        factors[threadIdx.x] = rsqrtf(sum / SIZE + eps);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int row = 0; row < ROWS; ++row) {
+        const float factor = factors[row];
 #pragma unroll
         for (int turn = 0; turn < kTurns; ++turn) {
 #pragma unroll
@@ -87,13 +89,11 @@ __device__ __forceinline__ void norm(
                 const int at = (n * kNormThreads + thread) * kVector;
                 if (at >= SIZE) continue;
                 const Four four = floats_of(values[row][turn][n]);
-                const Four weight = floats_of(weights[turn][n]);
-                float scaled[kVector];
-#pragma unroll
-                for (int i = 0; i < kVector; ++i)
-                    scaled[i] = round_to_bf16(four.at[i] * factor) * weight.at[i];
-                *(uint2*)(to + row * kRowBytes + 2 * at) =
-                    make_uint2(pack(scaled[0], scaled[1]), pack(scaled[2], scaled[3]));
+                const uint2 weight = weights[turn][n];
+                const unsigned low = pack(four.at[0] * factor, four.at[1] * factor);
+                const unsigned high = pack(four.at[2] * factor, four.at[3] * factor);
+                *(uint2*)(to + row * kRowBytes + 2 * at) = make_uint2(
+                    multiply_pairs(low, weight.x), multiply_pairs(high, weight.y));
             }
         }
     }
@@ -104,7 +104,7 @@ __device__ __forceinline__ void norm(
 template <bool kFp8>
 __device__ __forceinline__ void norm_product(
         const void* weights, const float* scales, const bf16* norm_weight,
-        const bf16* hidden, float* parts, int rows, int outputs, float eps) {
+        const bf16* hidden, float* parts, int outputs, float eps) {
     constexpr int kDepth = kEarly<kFp8>, kOwn = kOwnUnits<kFp8>;
     constexpr int kElements = kFp8 ? 16 : 8;  // in 16 bytes of weights
     DYNAMIC_SHARED(shared);
@@ -129,34 +129,37 @@ __device__ __forceinline__ void norm_product(
             norm_weights[turn][n] = load_constant_pair(norm_weight + at, at < SIZE);
         }
     }
-    float sums[4] = {};
-#pragma unroll
-    for (int start = 0; start < kOwn; start += kDepth) {
-        uint4 loaded[kDepth][2];
-        float scale[kDepth][2];
+    const int begin = kUnits<kFp8> * warp / kWarps;
+    const int end = kUnits<kFp8> * (warp + 1) / kWarps;
+    uint4 loaded[kDepth][2];
+    float scale[kDepth][2];
+    auto load = [&](int start) {
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
-            const int unit = warp + (start + n) * kWarps, k = unit * kUnit<kFp8> + own;
+            const int unit = begin + start + n, k = unit * kUnit<kFp8> + own;
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const bool is_there = output[half].is_there;
+                const bool is_there = unit < end && output[half].is_there;
                 loaded[n][half] = load_constant(
                     output[half].weights + (kFp8 ? k : 2 * k), is_there && k < SIZE);
                 if constexpr (kFp8)
                     scale[n][half] = load_constant_float(
-                        output[half].scales + unit * kUnit<kFp8> / kQuantBlock,
-                        is_there && unit < kUnits<kFp8>);
+                        output[half].scales + unit * kUnit<kFp8> / kQuantBlock, is_there);
             }
         }
-        if (start == 0) {
-            if constexpr (LOADS_EARLY) wait_turn();
-            norm(shared, hidden, norm_weights, rows, eps);
-        }
+    };
+    load(0);
+    if constexpr (LOADS_EARLY) wait_turn();
+    norm(shared, hidden, norm_weights, eps);
+    float sums[4] = {};
+#pragma unroll
+    for (int start = 0; start < kOwn; start += kDepth) {
+        if (start > 0) load(start);
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
-            const int unit = warp + (start + n) * kWarps, k = unit * kUnit<kFp8> + own;
+            const int unit = begin + start + n, k = unit * kUnit<kFp8> + own;
             uint4 row[2] = {};
-            if (g < rows && k < SIZE) {
+            if (unit < end && g < ROWS && k < SIZE) {
                 row[0] = *(const uint4*)(shared + g * kRowBytes + 2 * k);
                 if constexpr (kFp8)
                     row[1] = *(const uint4*)(shared + g * kRowBytes + 2 * k + 16);
@@ -169,7 +172,7 @@ __device__ __forceinline__ void norm_product(
     __syncthreads();
     for (int i = threadIdx.x; i < kOutputs * kMostRows; i += kThreads) {
         const int row = i / kOutputs, column = i % kOutputs;
-        if (row >= rows || first + column >= outputs) continue;
+        if (row >= ROWS || first + column >= outputs) continue;
         float sum = 0.0f;
 #pragma unroll
         for (int w = 0; w < kWarps; ++w) sum += partial[w][row * kRowStride + column];
@@ -181,9 +184,8 @@ __device__ __forceinline__ void norm_product(
 #define NORM_PRODUCT(NAME, FP8)                                                        \
     extern "C" __global__ void __launch_bounds__(kThreads, 1) NAME(                    \
             const void* weights, const float* scales, const bf16* norm_weight,         \
-            const bf16* hidden, float* parts, int rows, int outputs, float eps) {      \
-        norm_product<FP8>(weights, scales, norm_weight, hidden, parts, rows, outputs,  \
-                          eps);                                                        \
+            const bf16* hidden, float* parts, int outputs, float eps) {                \
+        norm_product<FP8>(weights, scales, norm_weight, hidden, parts, outputs, eps);  \
     }
 
 NORM_PRODUCT(norm_product_bf16, false)

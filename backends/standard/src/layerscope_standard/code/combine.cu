@@ -25,28 +25,26 @@ struct Found {
 };
 
 // Grid: rows x query heads, slices of a head.
-extern "C" __global__ void __launch_bounds__(32 * kWarps) combine(
+extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) combine(
         const float* parts, const float2* stats, bf16* out, int splits) {
     __shared__ float mixes[kWarps][kElements], greatests[kWarps], totals[kWarps];
     begin_turn();
-    wait_turn();
     const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
     const long long place = blockIdx.x, places = gridDim.x;
     const int first = blockIdx.y * kElements;
+    wait_turn();
     Found found;
 #pragma unroll 1
     for (int start = group; start < splits; start += kDepth * kGroups) {
         uint4 loaded[kDepth];
-        float scores[kDepth], sums[kDepth];
+        uint2 found_stats[kDepth];  // a greatest score, and a sum of shares
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
             const int split = start + n * kGroups;
             const bool is_there = split < splits;
             const long long at = split * places + place;
-            const float* stat = (const float*)(stats + at);
             loaded[n] = load_handed(parts + at * HEAD_DIM + first + 4 * lane, is_there);
-            scores[n] = load_handed_float(stat, is_there);
-            sums[n] = load_handed_float(stat + 1, is_there);
+            found_stats[n] = load_handed_pair(stats + at, is_there);
         }
 #pragma unroll
         for (int n = 0; n < kDepth; ++n) {
@@ -54,7 +52,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) combine(
                 __uint_as_float(loaded[n].x), __uint_as_float(loaded[n].y),
                 __uint_as_float(loaded[n].z), __uint_as_float(loaded[n].w)};
             const bool is_there = start + n * kGroups < splits;
-            found.join(is_there ? scores[n] : -kInfinity, sums[n], more);
+            const float score = __uint_as_float(found_stats[n].x);
+            found.join(is_there ? score : -kInfinity,
+                       __uint_as_float(found_stats[n].y), more);
         }
     }
 #pragma unroll
@@ -75,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) combine(
         totals[warp] = found.total;
     }
     __syncthreads();
+    dawdle();
     if (threadIdx.x < kElements) {
         float best = -kInfinity, sum = 0.0f, mix = 0.0f;
 #pragma unroll

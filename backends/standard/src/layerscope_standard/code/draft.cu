@@ -3,20 +3,9 @@
 //
 // Each warp takes tiles of 16 tokens of the vocabulary in turn, with the rows of w1 in
 // registers. The last block to end looks at what all have found.
-#include "product.cuh"
-
-typedef unsigned long long Key;
+#include "keys.cuh"
 
 constexpr int kWarps = 8;
-
-// Orders as (logit, lower token first); 0 is below all.
-__device__ __forceinline__ Key key_of(float logit, int token) {
-    const unsigned bits = __float_as_uint(logit + 0.0f);  // -0 is as large as 0
-    const unsigned ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (Key)ordered << 32 | (0xffffffffu - (unsigned)token);
-}
-
-__device__ __forceinline__ Key greater(Key a, Key b) { return a > b ? a : b; }
 
 // Shared over the block: `found` of every thread whose number modulo 8 is the request.
 __device__ __forceinline__ Key best_of_eights(Key found, Key (*shared)[kMostRows]) {
@@ -103,6 +92,7 @@ __device__ __forceinline__ void draft_token(
     const Key even = __shfl_sync(0xffffffffu, best[0], lane % kMostRows / 2);
     const Key odd = __shfl_sync(0xffffffffu, best[1], lane % kMostRows / 2);
     const Key of_block = best_of_eights(lane % 2 ? odd : even, shared);
+    dawdle();
     if (threadIdx.x < kMostRows) {
         found[blockIdx.x * kMostRows + threadIdx.x] = of_block;
         __threadfence();
@@ -116,8 +106,9 @@ __device__ __forceinline__ void draft_token(
         for (int i = threadIdx.x; i < (int)gridDim.x * kMostRows; i += 32 * kWarps)
             own = greater(own, (Key)load_handed_long((const long long*)found + i));
         const Key of_all = best_of_eights(own, shared);
+        dawdle();
         if ((int)threadIdx.x < requests)
-            chosen[threadIdx.x] = 0xffffffffu - (unsigned)(of_all & 0xffffffffu);
+            chosen[threadIdx.x] = token_of(of_all);
         if (threadIdx.x == 0) *ended = 0;
     }
     end_turn();

@@ -3,11 +3,15 @@
 #include "table.cuh"
 
 constexpr int kUpWarps = 8;
-constexpr int kUpDepth = 4;
+#ifndef UP_DEPTH
+#define UP_DEPTH 4
+#endif
+constexpr int kUpDepth = UP_DEPTH;  // units of k whose weights a warp has in flight
 constexpr int kDownWarps = 16;
 template <bool kFp8>
 constexpr int kDownDepth = kFp8 ? 3 : 6;
 constexpr int kEight = 8;
+static_assert(kMostRows * kOutputs <= 32 * kDownWarps, "an output a thread");
 
 // silu(gate) * up. A tile is eight outputs of gate and, as its rows g + 8, those of up.
 // Grid: tiles, experts that may have rows.
@@ -45,10 +49,11 @@ __device__ __forceinline__ void gate_up(
         }
     }
     const bool has_row = g < count;
-    const int row = has_row ? pair / top_k : 0;
+    const int row = has_row ? pair / top_k : 0, units = units_of<kFp8>(inputs);
     accumulate<kFp8, TILES, kUpDepth>(
-        sums, own, rows + row * inputs, has_row, inputs, warp, units_of<kFp8>(inputs),
-        kUpWarps);
+        sums, own, rows + row * inputs, has_row, inputs,
+        kFp8 ? warp : units * warp / kUpWarps,
+        kFp8 ? units : units * (warp + 1) / kUpWarps, kFp8 ? kUpWarps : 1);
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) store_sums(shared[warp][tile], sums[tile]);
     __syncthreads();
@@ -83,16 +88,22 @@ __device__ __forceinline__ void down(
     float* shares = sums_of_pairs + parts * all_pairs * kRowStride;
     int* entries = (int*)(shares + all_pairs);
     begin_turn();
-    wait_turn();
+    // Where gate_up starts this kernel, it has waited itself: what routing wrote is there.
+    if constexpr (!LOADS_EARLY) wait_turn();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int used = load_handed_int(table);
     for (int i = threadIdx.x; i < most_experts * kEntry; i += 32 * kDownWarps)
         entries[i] = load_handed_int(table + kHead + i);
     for (int i = threadIdx.x; i < all_pairs; i += 32 * kDownWarps)
         shares[i] = load_handed_float(row_weights + i, true);
+    const int first = blockIdx.x * kOutputs, units = units_of<kFp8>(inputs);
+    // An output a thread, in the end: there are fewer outputs than threads.
+    const int row = threadIdx.x / kOutputs, output = first + (int)threadIdx.x % kOutputs;
+    const bool has_output = row < row_count && output < outputs;
+    const long long at = has_output ? (long long)row * outputs + output : 0;
+    const float before = has_output ? low_half(load_handed_half(residual + at)) : 0.0f;
     __syncthreads();
 
-    const int first = blockIdx.x * kOutputs, units = units_of<kFp8>(inputs);
     const int blocks = (inputs + kQuantBlock - 1) / kQuantBlock *
                        ((outputs + kQuantBlock - 1) / kQuantBlock);
     for (int n = warp; n < used * parts; n += kDownWarps) {
@@ -112,7 +123,7 @@ __device__ __forceinline__ void down(
         }
         const long long pair = has_row ? entry[kPairs + g] : 0;
         float sums[1][4] = {};
-        accumulate<kFp8, 1, kDownDepth<kFp8>>(
+        accumulate<kFp8, 1, kDownDepth<kFp8>, LOADS_EARLY>(
             sums, own, active + pair * inputs, has_row, inputs, units * part / parts,
             units * (part + 1) / parts, 1);
 #pragma unroll
@@ -124,20 +135,20 @@ __device__ __forceinline__ void down(
             to[g + 8] = sums[0][2 + i];
         }
     }
+    if constexpr (LOADS_EARLY) wait_turn();  // also where a warp has had no expert
     __syncthreads();
-    for (int i = threadIdx.x; i < row_count * kOutputs; i += 32 * kDownWarps) {
-        const int row = i / kOutputs, output = first + i % kOutputs;
-        if (output >= outputs) continue;
+    if (has_output) {
         float sum = 0.0f;
+#pragma unroll 8
         for (int place = 0; place < top_k; ++place) {
             const int pair = row * top_k + place;
             float one = 0.0f;
             for (int part = 0; part < parts; ++part)
-                one += sums_of_pairs[(part * all_pairs + pair) * kRowStride + i % kOutputs];
+                one += sums_of_pairs[(part * all_pairs + pair) * kRowStride +
+                                     threadIdx.x % kOutputs];
             sum += shares[pair] * one;
         }
-        const long long at = (long long)row * outputs + output;
-        out[at] = narrow(low_half(load_handed_half(residual + at)) + sum);
+        out[at] = narrow(before + sum);
     }
     end_turn();
 }

@@ -77,6 +77,7 @@ __device__ __forceinline__ void norm(
         for (int i = 0; i < kVector; ++i) squares += values[n].at[i] * values[n].at[i];
     }
     const float factor = rsqrtf(sum_of_block(squares) / size + eps);
+    dawdle();
 #pragma unroll
     for (int n = 0; n < kMostVectors; ++n) {
         const int at = (n * kThreads + threadIdx.x) * kVector;

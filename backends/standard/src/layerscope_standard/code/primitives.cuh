@@ -18,13 +18,27 @@ __device__ __forceinline__ void trigger_dependents() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Of what no kernel writes: 16, 8 or 4 bytes; zeros where they are not there.
+// Some bits of the time and of the processor's clock, which differ from run to run.
+__device__ __forceinline__ unsigned noise() {
+    unsigned time, clock;
+    asm volatile("mov.u32 %0, %globaltimer_lo;" : "=r"(time));
+    asm volatile("mov.u32 %0, %clock;" : "=r"(clock));
+    return time ^ clock << 16;
+}
+
+// Stays for a time up to twice `ns`.
+__device__ __forceinline__ void pause(unsigned ns) {
+    asm volatile("nanosleep.u32 %0;" :: "r"(ns) : "memory");
+}
+
+// Of what no kernel writes: 16, 8 or 4 bytes; zeros where they are not there. Not
+// `ld.global.nc`: the assembler moves such loads behind `griddepcontrol.wait`.
 __device__ __forceinline__ uint4 load_constant(const void* from, bool is_there) {
     uint4 got;
     asm volatile(
         "{ .reg .pred p; setp.ne.b32 p, %5, 0;\n"
         "mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0;\n"
-        "@p ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        "@p ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4]; }"
         : "=&r"(got.x), "=&r"(got.y), "=&r"(got.z), "=&r"(got.w)
         : "l"(from), "r"((int)is_there));
     return got;
@@ -34,7 +48,7 @@ __device__ __forceinline__ uint2 load_constant_pair(const void* from, bool is_th
     uint2 got;
     asm volatile(
         "{ .reg .pred p; setp.ne.b32 p, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0;\n"
-        "@p ld.global.nc.v2.u32 {%0, %1}, [%2]; }"
+        "@p ld.global.v2.u32 {%0, %1}, [%2]; }"
         : "=&r"(got.x), "=&r"(got.y) : "l"(from), "r"((int)is_there));
     return got;
 }
@@ -43,14 +57,14 @@ __device__ __forceinline__ float load_constant_float(const float* from, bool is_
     float got;
     asm volatile(
         "{ .reg .pred p; setp.ne.b32 p, %2, 0; mov.f32 %0, 0f00000000;\n"
-        "@p ld.global.nc.f32 %0, [%1]; }"
+        "@p ld.global.f32 %0, [%1]; }"
         : "=&f"(got) : "l"(from), "r"((int)is_there));
     return got;
 }
 
 __device__ __forceinline__ int load_constant_int(const int* from) {
     int got;
-    asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(got) : "l"(from));
+    asm volatile("ld.global.s32 %0, [%1];" : "=r"(got) : "l"(from));
     return got;
 }
 
@@ -123,6 +137,33 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return packed;
 }
 
+// The same with operands of float16.
+__device__ __forceinline__ void multiply_halves(
+        float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+        unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Two floats as float16, rounded to nearest even; the first in the low half.
+__device__ __forceinline__ unsigned pack_halves(float low, float high) {
+    unsigned packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+// Four fp8 e4m3 values as float16, in order; exact.
+__device__ __forceinline__ void widen_to_halves(
+        unsigned four, unsigned& first, unsigned& second) {
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, high; }"
+        : "=r"(first), "=r"(second) : "r"(four));
+}
+
 // The bytes of `from` (0 to 3) and of zero (4 to 7) that `selector` names, lowest first.
 __device__ __forceinline__ unsigned spread_bytes(unsigned from, unsigned selector) {
     unsigned spread;
@@ -150,6 +191,13 @@ __device__ __forceinline__ void copy(void* to, const void* from, bool is_there) 
                  :: "r"(shared), "l"(from), "r"(is_there ? 16 : 0) : "memory");
 }
 
+// The same of 4 bytes.
+__device__ __forceinline__ void copy_word(void* to, const void* from) {
+    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :: "r"(shared), "l"(from) : "memory");
+}
+
 __device__ __forceinline__ void close_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -158,6 +206,12 @@ __device__ __forceinline__ void close_copies() {
 template <int open>
 __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" :: "n"(open) : "memory");
+}
+
+// Starts to bring `bytes`, a multiple of 16, into the second-level cache.
+__device__ __forceinline__ void prefetch(const void* from, int bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
+                 :: "l"(from), "r"(bytes) : "memory");
 }
 
 // Four 8 x 8 matrices of bf16, transposed. Thread 8 m + r names row r of matrix m;

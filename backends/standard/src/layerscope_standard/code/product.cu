@@ -29,14 +29,17 @@ __device__ __forceinline__ void product(
         }
     }
     const int units = units_of<kFp8>(inputs), splits = gridDim.y, split = blockIdx.y;
+    const int begin = units * split / splits;
+    const int own_units = units * (split + 1) / splits - begin;
     const bool has_row = g < row_count;
     accumulate<kFp8, TILES, kDepth, LOADS_EARLY>(
         sums, own, rows + (has_row ? g * inputs : 0), has_row, inputs,
-        units * split / splits + warp, units * (split + 1) / splits, kWarps);
+        begin + own_units * warp / kWarps, begin + own_units * (warp + 1) / kWarps, 1);
     if constexpr (LOADS_EARLY) wait_turn();  // also where a warp has had no unit
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) store_sums(shared[warp][tile], sums[tile]);
     __syncthreads();
+    dawdle();
     for (int i = threadIdx.x; i < TILES * kOutputs * kMostRows; i += 32 * kWarps) {
         const int tile = i / (kOutputs * kMostRows);
         const int row = i / kOutputs % kMostRows, column = i % kOutputs;

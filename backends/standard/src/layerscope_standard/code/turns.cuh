@@ -18,16 +18,42 @@
 #define LOADS_EARLY 0
 #endif
 
+// For tests: every warp stays for up to twice so many ns, at random, wherever another
+// kernel might read too early or write too early.
+#ifndef DELAYS
+#define DELAYS 0
+#endif
+
+// For tests: leaves the wait out, which a test must find.
+#ifndef NO_WAIT
+#define NO_WAIT 0
+#endif
+
+__device__ __forceinline__ void dawdle() {
+    if constexpr (DELAYS > 0) {
+        const unsigned block =
+            (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+        unsigned drawn = noise() ^ (block * 0x9e3779b9u + threadIdx.x / 32 * 0x85ebca6bu);
+        drawn = (drawn ^ drawn >> 16) * 0x7feb352du;
+        drawn = (drawn ^ drawn >> 15) * 0x846ca68bu;
+        pause((drawn ^ drawn >> 16) % DELAYS);
+    }
+}
+
 __device__ __forceinline__ void begin_turn() {
     if constexpr (TRIGGER == AT_ENTRY) trigger_dependents();
+    dawdle();
 }
 
 // All that kernels before this one wrote is there; nothing may be written before.
 __device__ __forceinline__ void wait_turn() {
-    wait_for_predecessor();
+    if constexpr (!NO_WAIT) wait_for_predecessor();
     if constexpr (TRIGGER == AFTER_WAIT) trigger_dependents();
+    dawdle();
 }
 
 __device__ __forceinline__ void end_turn() {
+    dawdle();
     if constexpr (TRIGGER == AT_END) trigger_dependents();
+    dawdle();
 }

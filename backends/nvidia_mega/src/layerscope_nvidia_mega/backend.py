@@ -1,0 +1,141 @@
+"""What layerscope is told of this backend."""
+
+from dataclasses import fields
+from typing import Final
+
+from layerscope.errors import BackendError
+from layerscope.layers.spec import SIGNATURES, DType
+from layerscope.plugin import (
+    API_VERSION,
+    BackendSpec,
+    BuildContext,
+    DraftContext,
+    Requires,
+    Switch,
+    SwitchKind,
+)
+from layerscope.regions import Region
+from layerscope_nvidia_mega import (
+    draft,
+    norm_product,
+    rope_attention,
+    routing,
+)
+from layerscope_nvidia_mega.layer import make_layer
+from layerscope_nvidia_mega.switches import OFF, ON, Mechanisms
+from layerscope_standard import limits
+from layerscope_standard.backend import DRAFT_ROLES, check, make_workshop
+from layerscope_standard.backend import ROLES as STANDARD_ROLES
+from layerscope_standard.compiling import ARCHITECTURES
+from layerscope_standard.draft import BuiltDraft as StandardDraft
+from layerscope_standard.layer import BuiltLayer
+
+NAME: Final = "nvidia_mega"
+
+ROLES: Final = (
+    *(norm_product.ROLE, rope_attention.ROLE, routing.ROLE),
+    *STANDARD_ROLES,
+)
+"""Of the kernels of a layer, whatever is on."""
+
+TOGGLES: Final = {
+    "early_trigger": (
+        "kernels trigger at entry, gate_up after its wait, instead of at the end"
+    ),
+    "weight_prefetch": "weights are loaded, those of down into the L2, before the wait",
+    "kv_gather": "attention copies what earlier steps have cached before its wait",
+    "rope_in_query": (
+        "attention norms and rotates its queries and the new keys itself: one kernel "
+        "less"
+    ),
+    "bitmap_routing": (
+        "top-k and alignment are one kernel, by a mask of rows for each expert"
+    ),
+    "early_experts": "gate_up starts while routing ends, which triggers after its wait",
+    "norm_in_product": "every block of qkv norms the rows itself: one kernel less",
+    "one_launch_draft": (
+        "all tokens of a draft are one cooperative launch that keeps w2 on chip"
+    ),
+}
+"""What each mechanism changes."""
+
+STARTS_EARLY: Final = {
+    "early_trigger": (norm_product.ROLE, "qkv"),
+    "weight_prefetch": (norm_product.ROLE, "o_proj", "down+sum"),
+    "kv_gather": (rope_attention.ROLE, "attention"),
+    "early_experts": ("gate_up",),
+}
+"""Mechanisms that change when something is done, and nothing else; with the kernels
+that therefore do some of it before their predecessor has ended."""
+
+BITWISE: Final = frozenset((*STARTS_EARLY, "bitmap_routing"))
+"""Mechanisms that leave every bit as it is."""
+
+
+def build(context: BuildContext) -> BuiltLayer:
+    """Build the layer of `context.problem`.
+
+    Raises:
+        BackendError: a kernel cannot be compiled or loaded; or the spec has real
+            ranks, which need communication.
+    """
+    reason = limits.needs_communication(context.problem.spec)
+    if reason:
+        msg = f"{NAME} {reason}"
+        raise BackendError(msg)
+    workshop = make_workshop(context.problem.device, "")
+    return make_layer(context.problem, workshop, Mechanisms.of(context.switches))
+
+
+def build_draft(context: DraftContext) -> draft.BuiltDraft | StandardDraft:
+    """Build the draft of `context.problem`.
+
+    Raises:
+        BackendError: the kernel cannot be compiled or loaded.
+    """
+    problem, device = context.problem, context.problem.device
+    workshop = make_workshop(device, "")
+    if not Mechanisms.of(context.switches).one_launch_draft:
+        return StandardDraft(problem, workshop)
+    room = draft.Room.on(device)
+    return draft.BuiltDraft(problem, workshop, context.waits, room)
+
+
+BACKEND: Final = BackendSpec(
+    name=NAME,
+    api_version=API_VERSION,
+    summary="the standard chain with less waiting and fewer kernels",
+    covers={
+        family: tuple(signature.region for signature in signatures)
+        for family, signatures in SIGNATURES.items()
+    },
+    build=build,
+    build_draft=build_draft,
+    requires=Requires(
+        device_types=("cuda",),
+        architectures=tuple(ARCHITECTURES),
+        dtypes=(DType.BFLOAT16,),
+        weight_dtypes=(DType.BFLOAT16, DType.FLOAT8_E4M3),
+    ),
+    check=lambda spec, _: check(spec),
+    declines=limits.declines,
+    switches=tuple(
+        Switch(
+            name=each.name,
+            values=(ON, OFF),
+            toggles=TOGGLES[each.name],
+            bitwise=each.name in BITWISE,
+            kind=SwitchKind.OVERLAP if each.name in STARTS_EARLY else SwitchKind.FUSION,
+            starts_early=STARTS_EARLY.get(each.name, ()),
+        )
+        for each in fields(Mechanisms)
+    ),
+    waits=(draft.ROLE,),
+    skippable=(
+        Region.ATTENTION,
+        Region.O_PROJ_ALL_REDUCE,
+        Region.MOE,
+        Region.MLP,
+    ),
+    pdl_safe=(*ROLES, *DRAFT_ROLES),
+)

@@ -1,0 +1,15 @@
+from pathlib import Path
+
+import layerscope_nvidia_mega
+from backends.nvidia_mega.tests.emulation import KERNELS
+from layerscope_standard import compiling
+from tools.memcheck_logs import wrong_logs
+
+LOGS = Path(__file__).parents[1] / "memcheck"
+CODE = Path(layerscope_nvidia_mega.__file__).parent / "code"
+SHARED = Path(compiling.__file__).parent / "code"
+
+
+def test_every_kernel_has_a_clean_log_of_its_memory() -> None:
+    """As it is now; ``python -m tools.memcheck nvidia_mega`` writes them, on a GPU."""
+    assert wrong_logs(LOGS, CODE, KERNELS, SHARED) == []

@@ -1,0 +1,75 @@
+"""Which regions of an arm ran on another backend, and arms of which all did."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from layerscope.report.document import Fact
+from layerscope.report.region_names import region_name
+from layerscope.run_header import Decision, RunHeader
+from layerscope.study import AA_SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """An arm that ran nothing of its own: another backend under its name."""
+
+    backends: tuple[str, ...]
+    """Those that ran its regions."""
+
+    told: str
+    """What it is, read on from the arm's name."""
+
+
+def idle_arms(header: RunHeader) -> dict[str, Idle]:
+    """Every arm of which all regions ran on other backends than its own.
+
+    The A/A arm is one where the arm it repeats is.
+    """
+    found = {}
+    for arm in header.study.all_arms:
+        decisions = _decisions(header, arm.name)
+        if decisions and all(each.backend != arm.backend for each in decisions):
+            backends = tuple(dict.fromkeys(each.backend for each in decisions))
+            reasons = dict.fromkeys(each.reason for each in decisions)
+            count = len(decisions)
+            regions = f"all {count} regions" if count > 1 else "its one region"
+            told = (
+                f"ran nothing of its own, {regions} ran on {' and '.join(backends)} "
+                f"({'; '.join(reasons)})"
+            )
+            found[arm.name] = Idle(backends, told)
+    return found
+
+
+def idle_headline(arm: str, idle: Idle, against: str) -> Fact:
+    """In the place of a change, which would be the fallback's."""
+    return Fact(f"{arm} {against}", f"no gain is claimed: it {idle.told}")
+
+
+def own_regions(header: RunHeader, arm: str) -> str | None:
+    """How many of its regions an arm ran itself; None where nobody decided on them."""
+    decisions = _decisions(header, arm)
+    if not decisions:
+        return None
+    backends = {each.name: each.backend for each in header.study.all_arms}
+    own = sum(each.backend == backends[arm] for each in decisions)
+    return f"{own or 'none'} of {len(decisions)}"
+
+
+def fallback_notes(header: RunHeader) -> Iterator[str]:
+    """Every region that its arm's backend did not run, or that is not told apart."""
+    idle = idle_arms(header)
+    for arm, each in idle.items():
+        if not arm.endswith(AA_SUFFIX):
+            yield f"{arm} {each.told}"
+    for decision in header.decisions:
+        if decision.reason and decision.arm not in idle:
+            yield (
+                f"{decision.arm}: {region_name(decision.region)} ran on "
+                f"{decision.backend} ({decision.reason})"
+            )
+
+
+def _decisions(header: RunHeader, arm: str) -> list[Decision]:
+    name = arm.removesuffix(AA_SUFFIX)
+    return [each for each in header.decisions if each.arm == name]

@@ -1,0 +1,121 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from layerscope.report import Fact, Report, build_report
+from layerscope.report.comparison import compare_arms
+from layerscope.report.fallbacks import idle_arms
+from layerscope.report.gate import gate_runs
+from layerscope.run import Run
+from layerscope.run_header import Decision
+from layerscope.study import Arm
+from tests import handmade
+
+REGIONS = ("attention", "o_proj_all_reduce", "moe")
+TOLD = (
+    "ran nothing of its own, all 3 regions ran on reference (fused runs at most 8 "
+    "rows, not 64)"
+)
+
+
+def decided(*backends: str) -> list[Decision]:
+    """Who ran each region of the arm ``fused``."""
+    return [
+        Decision(
+            arm="fused",
+            region=region,
+            backend=backend,
+            reason="" if backend == "fused" else "fused runs at most 8 rows, not 64",
+        )
+        for region, backend in zip(REGIONS, backends, strict=True)
+    ]
+
+
+def run_with(*backends: str, **changes: Any) -> Run:  # noqa: ANN401 (of the header)
+    """The hand-made run with other decisions."""
+    header = handmade.header(decisions=decided(*backends), **changes)
+    return replace(handmade.run(), header=header)
+
+
+def idle() -> Run:
+    """In which the fallback ran all of one arm."""
+    return run_with("reference", "reference", "reference")
+
+
+def own_regions(report: Report) -> list[object]:
+    """The last cells of the table of arms."""
+    table = report.tables[0]
+    assert table.columns[-1].key == "own_regions"
+    return [row[-1] for row in table.rows]
+
+
+def test_an_arm_with_one_region_of_its_own_is_not_idle() -> None:
+    """Nor is one that nobody decided on."""
+    assert idle_arms(handmade.header(decisions=[])) == {}
+    run = run_with("reference", "fused", "reference")
+    assert idle_arms(run.header) == {}
+    report = build_report(run)
+    assert "own_regions" not in [column.key for column in report.tables[0].columns]
+    assert "fused: MoE ran on reference (fused runs at most 8 rows, not 64)" in (
+        report.notes
+    )
+
+
+def test_no_gain_is_claimed_for_an_arm_that_ran_nothing() -> None:
+    """Headline, table, note and warning say so, and there is no verdict."""
+    report = build_report(idle())
+    assert report.headlines[0] == Fact(
+        "fused against unfused torch (reference)", f"no gain is claimed: it {TOLD}"
+    )
+    assert own_regions(report) == [None, "none of 3", None]
+    change = report.tables[0].rows[1][2]
+    assert (getattr(change, "value", None), getattr(change, "verdict", None)) == (
+        -10_000,
+        "",
+    )
+    assert f"fused {TOLD}" in report.notes
+    assert (
+        "fused: changes of its regions have no verdict: it ran nothing of its own"
+        in (report.notes)
+    )
+    warning = "fused ran nothing of its own: its figures are the fallback's"
+    assert warning in report.warnings
+    assert not any("serving kernel chain" in note for note in report.notes)
+
+
+def test_a_base_that_ran_nothing_is_called_what_it_was() -> None:
+    """Against the fallback under another name is against unfused torch."""
+    arms = (Arm(backend="fused"), Arm(backend="reference"))
+    study = handmade.study()
+    renamed = type(study)(spec=study.spec, arms=arms, lengths=study.lengths)
+    run = run_with("reference", "reference", "reference", study=renamed)
+    (headline, *_) = build_report(run).headlines
+    assert headline.label == (
+        "reference against unfused torch (fused, which ran nothing of its own)"
+    )
+    assert set(idle_arms(run.header)) == {"fused", "fused (A/A)"}
+
+
+def test_two_arms_and_two_runs_say_so_too() -> None:
+    """Wherever a figure of such an arm is compared."""
+    run = idle()
+    report = compare_arms(run, ("reference", "fused"))
+    assert report.headlines[0].text == f"no gain is claimed: it {TOLD}"
+    assert f"fused {TOLD}" in report.notes
+    gated = gate_runs(run, handmade.run(), 0.02)
+    assert gated.report.warnings[0] == f"{run.path}: fused {TOLD}"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [(("a", "a", "a"), "(a)"), (("a", "b", "a"), "(a; b)")],
+)
+def test_each_reason_is_told_once(reasons: tuple[str, ...], told: str) -> None:
+    """However many regions have it."""
+    decisions = [
+        Decision(arm="fused", region=region, backend="reference", reason=reason)
+        for region, reason in zip(REGIONS, reasons, strict=True)
+    ]
+    found = idle_arms(handmade.header(decisions=decisions))
+    assert found["fused"].told.endswith(told)
