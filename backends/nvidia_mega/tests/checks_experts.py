@@ -64,12 +64,10 @@ def check_route(bench: Bench, spec: LayerSpec, splits: int) -> None:
 
 
 def _outputs(
-    bench: Bench, spec: LayerSpec, choice: Choice, turns: Mapping[str, Macros]
+    bench: Bench, spec: LayerSpec, turns: Mapping[str, Macros]
 ) -> list[Tensor]:
     """What both passes give on the same inputs, with kernels in these turns."""
-    selection = bench.workshop().selection.overridden("gate_up", choice)
-    selection = selection.overridden("down", choice)
-    workshop = replace(bench.workshop(), turns=turns, selection=selection)
+    workshop = replace(bench.workshop(), turns=turns)
     problem = bench.problem(spec)
     made: Experts = make_experts(problem, workshop)
     outputs = []
@@ -86,12 +84,10 @@ def _outputs(
     return outputs
 
 
-def check_early_experts(bench: Bench, spec: LayerSpec, choice: Choice) -> None:
+def check_early_experts(bench: Bench, spec: LayerSpec) -> None:
     """Starting and loading early changes no bit."""
-    stock = _outputs(bench, spec, choice, {})
-    turns = Mechanisms().turns()
-    turns["gate_up"] = (*turns["gate_up"], ("PREFETCHES", 1))
-    early = _outputs(bench, spec, choice, turns)
+    stock = _outputs(bench, spec, {})
+    early = _outputs(bench, spec, Mechanisms().turns())
     for found, want in zip(early, stock, strict=True):
         assert bool(want.isfinite().all())
         assert torch.equal(found, want)

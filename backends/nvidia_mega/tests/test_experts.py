@@ -7,7 +7,6 @@ from backends.nvidia_mega.tests import checks_experts as checks
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
-from layerscope_standard.selection import OWN, PERSISTENT, Choice
 
 
 @pytest.mark.parametrize(
@@ -33,10 +32,7 @@ def test_route(bench: Bench, spec: LayerSpec, splits: int) -> None:
     [small(MOE), small(MOE, draft_tokens=0), small(DENSE)],
     ids=["six-rows", "one-row", "dense"],
 )
-@pytest.mark.parametrize("candidate", [OWN, PERSISTENT])
-def test_early_experts(
-    bench: Bench, spec: LayerSpec, dtype: DType, candidate: str
-) -> None:
+def test_early_experts(bench: Bench, spec: LayerSpec, dtype: DType) -> None:
     """Experts with rows, fewer than warps and more, and a dense MLP."""
     spec = structs.replace(spec, weight_dtype=dtype)
-    checks.check_early_experts(bench, spec, Choice(candidate))
+    checks.check_early_experts(bench, spec)

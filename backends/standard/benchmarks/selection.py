@@ -31,7 +31,6 @@ from layerscope_standard.selection import (
     CUBLASLT,
     FLASHINFER,
     OWN,
-    PERSISTENT,
     REQUIREMENTS,
     TRITON,
     Choice,
@@ -55,24 +54,16 @@ PRODUCTS: Final = ("qkv", "o_proj", "router")
 
 _PRODUCT_CUTS: Final = (
     *({"splits": each} for each in (1, 2, 3, 4, 5, 6, 8)),
+    {"splits": 1, "depth": 8},
     {"tiles": 2},
 )
 OWN_OPTIONS: Final[Mapping[str, tuple[Options, ...]]] = {
     **dict.fromkeys(PRODUCTS, _PRODUCT_CUTS),
     "attention": tuple({"tiles": each} for each in (1, 2, 3, 4, 5, 6, 8, 9)),
-    "gate_up": ({"tiles": 2},),
+    "gate_up": ({"tiles": 2}, {"tiles": 2, "depth": 2}, {"depth": 2}),
     "down": tuple({"parts": each} for each in (1, 2, 3, 4)),
 }
 """How the own kernel of a role may be cut."""
-
-PERSISTENT_OPTIONS: Final[Mapping[str, tuple[Options, ...]]] = {
-    "gate_up": tuple(
-        {"depth": depth, "share": share}
-        for depth, share in product((3, 4, 5, 6), (1, 2, 4, 8))
-    ),
-    "down": tuple({"depth": each} for each in (3, 4, 5, 6)),
-}
-"""How the blocks that stay are cut."""
 
 _TILES: Final = ((16, 128), (16, 256), (32, 128), (64, 128))
 """Outputs and k of a program of Triton."""
@@ -121,10 +112,6 @@ def trials(role: str, spec: LayerSpec, names: list[str]) -> Iterator[Trial]:
         yield {role: Choice(FLASHINFER), **whole}
     if OWN in known:
         yield from ({role: Choice(OWN, each)} for each in OWN_OPTIONS.get(role, ()))
-    if PERSISTENT in known:
-        yield from (
-            {role: Choice(PERSISTENT, each)} for each in PERSISTENT_OPTIONS[role]
-        )
     if TRITON in known:
         for each in TRITON_OPTIONS[role]:
             if not is_scaled or each.get("k", 0) <= _SCALED_K:
@@ -269,7 +256,7 @@ def main() -> None:
     parser.add_argument("--weights", type=DType, default=DType.BFLOAT16)
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--draft-tokens", type=int, default=5)
-    every = f"{OWN},{PERSISTENT},{CUBLASLT},{TRITON},{FLASHINFER}"
+    every = f"{OWN},{CUBLASLT},{TRITON},{FLASHINFER}"
     parser.add_argument("--candidates", default=every, metavar="NAME,...")
     flags = parser.parse_args()
     names: list[str] = flags.candidates.split(",")

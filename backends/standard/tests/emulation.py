@@ -36,10 +36,6 @@ KERNELS: Final = {
     "combine": ("combine",),
     "routing": ("top_k", "align"),
     "experts": ("gate_up_bf16", "gate_up_fp8", "down_bf16", "down_fp8"),
-    "persistent": (
-        *("steady_gate_up_bf16", "steady_gate_up_fp8"),
-        *("steady_down_bf16", "steady_down_fp8"),
-    ),
     "draft": ("draft_token_bf16", "draft_token_fp8"),
 }
 """Of every file of code/."""

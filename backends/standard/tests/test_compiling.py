@@ -34,7 +34,6 @@ USUAL: Final[dict[str, Defines]] = {
     "combine": (("HEAD_DIM", 128),),
     "routing": (("LANE_EXPERTS", 4), ("MOST_PAIRS", 64)),
     "experts": (("TILES", 1),),
-    "persistent": (("DEPTH", 5), ("SHARE", 1), ("ROUTED", 1)),
     "draft": (("RANK", 256),),
 }
 UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
@@ -43,7 +42,6 @@ UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
     ("norm", (("TRIGGER", 1), ("LOADS_EARLY", 1))),
     ("rope", (("HEAD_DIM", 128), ("TRIGGER", 1), ("LOADS_EARLY", 1))),
     ("experts", (("TILES", 2),)),
-    ("persistent", (("DEPTH", 2), ("SHARE", 8), ("ROUTED", 0), ("LOADS_EARLY", 1))),
     ("rope", (("HEAD_DIM", 64),)),
     ("rope", (("HEAD_DIM", 256),)),
     ("attention", attention(64, 1, 3, 3)),

@@ -7,7 +7,7 @@ from backends.standard.tests import checks
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
-from layerscope_standard.selection import PERSISTENT, Choice
+from layerscope_standard.selection import Choice
 
 BF16, FP8 = DType.BFLOAT16, DType.FLOAT8_E4M3
 
@@ -106,25 +106,3 @@ def test_align(bench: Bench, experts: int) -> None:
 def test_experts(bench: Bench, spec: LayerSpec, dtype: DType) -> None:
     """Gate and up within one block of scales, and k cut where experts are few."""
     checks.check_experts(bench, structs.replace(spec, weight_dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", [BF16, FP8])
-@pytest.mark.parametrize(
-    ("spec", "options"),
-    [
-        (small(MOE), {}),
-        (small(structs.replace(MOE, hidden_size=272)), {"share": 1, "depth": 2}),
-        (small(MOE, draft_tokens=0), {"share": 4, "depth": 3}),
-        (small(DENSE), {"share": 2, "parts": 3}),
-    ],
-    ids=["six-rows", "alone", "one-row", "dense"],
-)
-def test_persistent_experts(
-    bench: Bench, spec: LayerSpec, dtype: DType, options: dict[str, int]
-) -> None:
-    """Tiles of one warp and of several, rings shorter and longer than what they hold.
-
-    Rows that differ by many powers of two are as exact as others.
-    """
-    spec = structs.replace(spec, weight_dtype=dtype)
-    checks.check_experts(bench, spec, Choice(PERSISTENT, options), spread=30)

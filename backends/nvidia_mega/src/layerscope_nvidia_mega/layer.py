@@ -80,6 +80,8 @@ def make_layer(
     norms = norm_product.fits(outputs, size, workshop.processors)
     if mechanisms.rope_in_query or (mechanisms.norm_in_product and norms):
         selection = selection.overridden("qkv", _WHOLE)
+    if mechanisms.rope_in_query:
+        selection = selection.overridden("attention", Choice())  # as planned
     workshop = replace(workshop, selection=selection, turns=mechanisms.turns())
     attention = make_attention(problem, workshop)
     experts = make_experts(problem, workshop)

@@ -7,7 +7,6 @@ from backends.nvidia_mega.tests import checks_experts as checks
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
-from layerscope_standard.selection import OWN, PERSISTENT, Choice
 
 QWEN = preset("qwen3-30b-a3b")
 
@@ -40,10 +39,7 @@ def test_route(bench: Bench, spec: LayerSpec, splits: int) -> None:
     ],
     ids=["one-row", "dense", "qwen-of-4", "qwen-of-8"],
 )
-@pytest.mark.parametrize("candidate", [OWN, PERSISTENT])
-def test_early_experts(
-    bench: Bench, spec: LayerSpec, dtype: DType, candidate: str
-) -> None:
+def test_early_experts(bench: Bench, spec: LayerSpec, dtype: DType) -> None:
     """Launched programmatically, where something may indeed start early."""
     spec = structs.replace(spec, weight_dtype=dtype)
-    checks.check_early_experts(bench, spec, Choice(candidate))
+    checks.check_early_experts(bench, spec)

@@ -25,11 +25,11 @@ ARCHITECTURES: Final = {
 
 HEADERS: Final = (
     *("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh"),
-    *("ring.cuh", "attention.cuh", "rope.cuh", "keys.cuh"),
+    *("attention.cuh", "rope.cuh", "keys.cuh"),
 )
 FILES: Final = (
     *("product", "norm", "rope", "attention", "combine", "routing", "experts"),
-    *("persistent", "draft"),
+    "draft",
 )
 
 _OPTIONS: Final = ("--std=c++17",)

@@ -9,9 +9,7 @@ from torch import Tensor
 from layerscope.layers.problem import Problem
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Kernel, Operation
-from layerscope_standard.persistent import Steady
 from layerscope_standard.products import Product, product
-from layerscope_standard.selection import PERSISTENT
 from layerscope_standard.splitting import (
     DOWN_WARPS,
     TILE_OUTPUTS,
@@ -123,10 +121,6 @@ class Experts:
         values, scales = stored(weight)
         width = self.active.shape[-1]
         choice = self.workshop.selection.choose("gate_up", self.shape(weight))
-        if choice.candidate == PERSISTENT:
-            later = self.problem.weights[index]["down"]
-            following = self.workshop.selection.choose("down", self.shape(later)), later
-            return self._steady().gate_up(choice, weight, hidden, following)
         tiles = choice.option("tiles", 1)
         return self.workshop.operation(
             "gate_up",
@@ -156,9 +150,6 @@ class Experts:
         rows, outputs = buffers.out.shape
         inputs = self.active.shape[-1]
         choice = self.workshop.selection.choose("down", self.shape(weight))
-        if choice.candidate == PERSISTENT:
-            given = self.row_weights, buffers.mid_residual
-            return self._steady().down(choice, weight, given, buffers.out)
         planned = down_parts(self.most_experts, units_of(inputs, unit(weight)))
         parts = choice.option("parts", planned)
         pairs = rows * self.top_k
@@ -185,17 +176,6 @@ class Experts:
                 self.most_experts,
             ),
             4 * (floats + self.most_experts * _ENTRY),
-        )
-
-    def _steady(self) -> Steady:
-        return Steady(
-            workshop=self.workshop,
-            table=self.table,
-            active=self.active,
-            rows=self.problem.spec.rows,
-            top_k=self.top_k,
-            most_experts=self.most_experts,
-            is_routed=self.routing is not None,
         )
 
     def shape(self, weight: Tensor | BlockScaled) -> dict[str, int | str]:

@@ -22,7 +22,6 @@ OWN: Final = "own"
 CUBLASLT: Final = "cublaslt"
 TRITON: Final = "triton"
 FLASHINFER: Final = "flashinfer"
-PERSISTENT: Final = "persistent"
 
 CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
     "norm": (OWN, TRITON, FLASHINFER),
@@ -31,8 +30,8 @@ CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
     "o_proj": (OWN, CUBLASLT, TRITON),
     "post_norm": (OWN, TRITON, FLASHINFER),
     "router": (OWN, CUBLASLT, TRITON),
-    "gate_up": (OWN, PERSISTENT, TRITON),
-    "down": (OWN, PERSISTENT, TRITON),
+    "gate_up": (OWN, TRITON),
+    "down": (OWN, TRITON),
 }
 """What can run the kernel of a role; ``attention`` with its combination."""
 
@@ -42,7 +41,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
 }
 """What pip installs for a candidate; the module is called like the candidate."""
 
-_WAITING: Final = frozenset({OWN, PERSISTENT, TRITON})
+_WAITING: Final = frozenset({OWN, TRITON})
 """Candidates whose kernels wait for their predecessors at entry. cuBLASLt's do not, and
 flashinfer's let the compiler move loads before the wait."""
 

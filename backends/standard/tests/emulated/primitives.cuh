@@ -380,27 +380,6 @@ inline void multiply(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsig
     emulated::multiply<emulated::half_of>(d, a0, a1, a2, a3, b0, b1);
 }
 
-inline void multiply_halves(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
-                            unsigned a3, unsigned b0, unsigned b1) {
-    emulated::multiply<emulated::float16_of>(d, a0, a1, a2, a3, b0, b1);
-}
-
-inline unsigned pack_halves(float low, float high) {
-    return emulated::narrow_float16(low) | emulated::narrow_float16(high) << 16;
-}
-
-inline void widen_to_halves(unsigned four, unsigned& first, unsigned& second) {
-    const auto half = [&](int byte) -> unsigned {
-        const unsigned bits = four >> 8 * byte & 255;
-        if ((bits & 127) == 127) return 0x7fff;
-        const float value = std::ldexp((float)((bits & 7) | (bits & 120 ? 8 : 0)),
-                                       std::max((int)(bits >> 3 & 15), 1) - 10);
-        return emulated::narrow_float16(bits & 128 ? -value : value);
-    };
-    first = half(0) | half(1) << 16;
-    second = half(2) | half(3) << 16;
-}
-
 inline unsigned pack(float low, float high) {
     return emulated::narrow_bf16(low) | emulated::narrow_bf16(high) << 16;
 }
@@ -426,10 +405,6 @@ inline void copy(void* to, const void* from, bool is_there) {
         const uint4 value = loaded<uint4>(from, is_there);
         std::memcpy(to, &value, sizeof value);
     });
-}
-
-inline void copy_word(void* to, const void* from) {
-    emulated::current->open.push_back([=] { std::memcpy(to, from, 4); });
 }
 
 // Reads the ends, so that a wrong place is found.

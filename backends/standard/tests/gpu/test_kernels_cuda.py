@@ -7,7 +7,7 @@ from backends.standard.tests import checks
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
-from layerscope_standard.selection import CUBLASLT, PERSISTENT, Choice
+from layerscope_standard.selection import CUBLASLT, Choice
 
 BF16, FP8 = DType.BFLOAT16, DType.FLOAT8_E4M3
 QWEN = preset("qwen3-30b-a3b")
@@ -131,24 +131,3 @@ def test_align(bench: Bench, experts: int) -> None:
 def test_experts(bench: Bench, spec: LayerSpec, dtype: DType) -> None:
     """Gate and up within one block of scales, and k cut where experts are few."""
     checks.check_experts(bench, structs.replace(spec, weight_dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", [BF16, FP8])
-@pytest.mark.parametrize(
-    ("spec", "options"),
-    [
-        (small(MOE), {}),
-        (small(MOE, draft_tokens=0), {"share": 4, "depth": 3}),
-        (small(DENSE), {"share": 2, "parts": 3}),
-        (slice_of(small(QWEN), 4), {}),
-        (slice_of(small(QWEN, draft_tokens=7), 8), {"depth": 4}),
-        (slice_of(small(LLAMA), 8), {}),
-    ],
-    ids=["six-rows", "one-row", "dense", "qwen-of-4", "qwen-of-8", "llama-of-8"],
-)
-def test_persistent_experts(
-    bench: Bench, spec: LayerSpec, dtype: DType, options: dict[str, int]
-) -> None:
-    """The other candidate, also where rows differ by many powers of two."""
-    spec = structs.replace(spec, weight_dtype=dtype)
-    checks.check_experts(bench, spec, Choice(PERSISTENT, options), spread=30)

@@ -4,8 +4,8 @@
 // Tile n of 16 tokens of the vocabulary is block n % BLOCKS's and there warp
 // n / BLOCKS % WARPS's. Every thread keeps its own bytes of its warp's tiles: one tile
 // in registers, KEPT others in shared memory, as far as there is room. Where a warp has
-// more tiles, they take turns in the registers (TURNS); the next is on its way while one
-// is used, and the first of the next token while blocks agree on this one.
+// more tiles, they take turns in the registers (TURNS); the next is on its way while
+// one is used, and the first of the next token while blocks agree on this one.
 //
 // fp8 is widened once, if all tiles stay and there is room for them (WIDE), else at
 // every token.

@@ -137,33 +137,6 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return packed;
 }
 
-// The same with operands of float16.
-__device__ __forceinline__ void multiply_halves(
-        float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-        unsigned b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// Two floats as float16, rounded to nearest even; the first in the low half.
-__device__ __forceinline__ unsigned pack_halves(float low, float high) {
-    unsigned packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-// Four fp8 e4m3 values as float16, in order; exact.
-__device__ __forceinline__ void widen_to_halves(
-        unsigned four, unsigned& first, unsigned& second) {
-    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2;\n"
-        "cvt.rn.f16x2.e4m3x2 %0, low;\n"
-        "cvt.rn.f16x2.e4m3x2 %1, high; }"
-        : "=r"(first), "=r"(second) : "r"(four));
-}
-
 // The bytes of `from` (0 to 3) and of zero (4 to 7) that `selector` names, lowest first.
 __device__ __forceinline__ unsigned spread_bytes(unsigned from, unsigned selector) {
     unsigned spread;
@@ -189,13 +162,6 @@ __device__ __forceinline__ void copy(void* to, const void* from, bool is_there) 
     const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared), "l"(from), "r"(is_there ? 16 : 0) : "memory");
-}
-
-// The same of 4 bytes.
-__device__ __forceinline__ void copy_word(void* to, const void* from) {
-    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 :: "r"(shared), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ void close_copies() {
