@@ -32,8 +32,8 @@ WAITING: Final = {"draft_once": "its blocks wait for each other, not for long en
 """Files that racecheck, which slows kernels down, cannot run, and why."""
 
 _NOT_OF_KERNELS: Final = {"test_backend.py", "test_delays.py", "test_layer.py"}
-_NO_CUDA_SOURCE: Final = "test_triton"
-"""How files of tests begin whose kernels are of another language."""
+_NO_CUDA_SOURCE: Final = ("test_triton", "test_flashinfer")
+"""How files of tests begin whose kernels are not of this source."""
 
 _TOOLKITS: Final = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
 _PADDING_BYTES: Final = 256

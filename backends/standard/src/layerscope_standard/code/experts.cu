@@ -57,6 +57,7 @@ __device__ __forceinline__ void gate_up(
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) store_sums(shared[warp][tile], sums[tile]);
     __syncthreads();
+    dawdle();
     for (int i = threadIdx.x; i < TILES * kEight * kMostRows; i += 32 * kUpWarps) {
         const int tile = i / (kEight * kMostRows), n = i / kEight % kMostRows;
         const int at = n * kRowStride + i % kEight;
