@@ -231,7 +231,7 @@ def delay(nodes: Sequence[Node], scope: str, delay_ns: int) -> Change | list[str
     first: dict[int, int] = {}
     region, _, role = scope.partition("/")
     for node in _kernels(nodes, region):
-        if not role or role in (node.role or "").split("+"):
+        if not role or {*role.split("+")} <= {*(node.role or "").split("+")}:
             first.setdefault(node.pass_index, node.index)
     if not first:
         reasons.append(_no_kernel(scope))

@@ -60,9 +60,9 @@ TOGGLES: Final = {
 """What each mechanism changes."""
 
 STARTS_EARLY: Final = {
-    "early_trigger": (norm_product.ROLE, "qkv"),
-    "weight_prefetch": (norm_product.ROLE, "o_proj", "down+sum"),
-    "kv_gather": (rope_attention.ROLE, "attention"),
+    "early_trigger": ("qkv", "attention", "o_proj"),
+    "weight_prefetch": ("qkv", "o_proj", "down"),
+    "kv_gather": ("attention",),
     "early_experts": ("gate_up",),
 }
 """Mechanisms that change when something is done, and nothing else; with the kernels
