@@ -124,7 +124,7 @@ def test_a_delay_comes_before_the_first_kernel_that_has_a_role() -> None:
     assert delay(nodes, "/norm", 500) == Change(delays=((1, 500), (5, 500)))
     assert delay(nodes, "moe/norm", 500) == Change(delays=((2, 500), (5, 500)))
     assert delay(nodes, "/down", 500) == Change(delays=((3, 500),))
-    assert delay(nodes, "/route+norm", 5) == Change(delays=((3, 5),))
+    assert delay(nodes, "/route+norm", 5) == Change(delays=((2, 5),))
     assert delay(nodes, "/nor", 0) == ["no kernel of its passes has the role nor"]
     assert delay(nodes, "attention/down", 0) == [
         "no kernel of attention of its passes has the role down"

@@ -26,6 +26,23 @@ def test_long_outputs_are_cut_where_the_command_says_so() -> None:
     )
 
 
+def test_a_table_is_cut_out_where_the_command_says_so() -> None:
+    """From a line that begins with the title to the next empty one, every time."""
+    text = "<!-- $ layerscope show a | sed -n '/^b, /,/^$/p' -->\nold\n<!-- end -->\n"
+    printed = "a\nb: 1\n\nb, in µs\nc\n\nd\nb, again\n"
+    assert readme.updated(text, lambda _: printed) == (
+        "<!-- $ layerscope show a | sed -n '/^b, /,/^$/p' -->\n```text\n"
+        "b, in µs\nc\n\nb, again\n```\n<!-- end -->\n"
+    )
+
+
+def test_a_table_that_is_not_there_is_an_error() -> None:
+    """A title that is no longer printed leaves no empty block behind."""
+    text = "<!-- $ layerscope show a | sed -n '/^b, /,/^$/p' -->\nold\n<!-- end -->\n"
+    with pytest.raises(ValueError, match=r"^no line that is printed begins with 'b, '$"):
+        readme.updated(text, lambda _: "a\n")
+
+
 def test_documents_are_all_that_show_outputs() -> None:
     """No page has a command above its output that is not run anew."""
     pages = sorted((readme.ROOT / "docs").glob("**/*.md"))
