@@ -22,14 +22,14 @@ GATES: Final = (
     Case(MODEL, 4, 6, "float8_e4m3"),
     Case(MODEL, 1, 6, "bfloat16"),
 )
-"""The studies with experiments, limits and drafts; the others a part of the protocol."""
+"""Those with experiments, limits and drafts; the others get a part of the protocol."""
 
 RANKS: Final = (1, 4, 8)
 ROWS: Final = (1, 6, 8)
 MANY_ROWS: Final = (64, 256)
 WEIGHTS: Final = ("bfloat16", "float8_e4m3")
 ARMS: Final = "standard,standard:pdl=off,torch_compile,nvidia_mega"
-WHOLE: Final = ("--captures", "5", "--samples", "250", "--time-budget", "25")
+WHOLE: Final = ("--captures", "5", "--samples", "250", "--time-budget", "60")
 SHORT: Final = (
     *("--captures", "3", "--samples", "200", "--time-budget", "10"),
     *("--no-experiments", "--no-draft"),
