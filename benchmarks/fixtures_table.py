@@ -6,7 +6,7 @@ where its rows begin.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from layerscope.layers.draft_spec import DraftSpec
@@ -50,9 +50,13 @@ def row(run: Run, spec: LayerSpec | DraftSpec, arms: Sequence[str]) -> list[str]
     cells = [*work(spec), time(measured, base)]
     for arm in others:
         cells += [time(measured, arm), change(measured, arm)]
-    kernels = (measured.kernels.get(arm) for arm in arms)
-    counts = (NOTHING if count is None else f"{count:g}" for count in kernels)
-    return [*cells, ", ".join(counts)]
+    return [*cells, kernels(measured, arms)]
+
+
+def kernels(measured: Measures, arms: Sequence[str]) -> str:
+    """Kernels a pass, in the order of the arms."""
+    counts = (measured.kernels.get(arm) for arm in arms)
+    return ", ".join(NOTHING if count is None else f"{count:g}" for count in counts)
 
 
 def table(heads: list[str], runs: Sequence[Run], arms: Sequence[str]) -> Iterator[str]:
@@ -64,19 +68,35 @@ def table(heads: list[str], runs: Sequence[Run], arms: Sequence[str]) -> Iterato
         arms: the first is the one that others are compared with.
     """
     base, *others = arms
-    columns = [*heads, f"{base}, µs"]
+    values = [f"{base}, µs"]
     for arm in others:
-        columns += [f"{arm}, µs", "change"]
-    columns.append("kernels")
-    yield f"| {' | '.join(columns)} |"
-    yield "|" + "---|" * len(heads) + "--:|" * (len(columns) - len(heads))
+        values += [f"{arm}, µs", "change"]
+    values.append("kernels")
+    specs = ((run, run.header.study.spec) for run in runs)
+    rows = (
+        row(run, spec, arms)
+        for run, spec in specs
+        if isinstance(spec, LayerSpec | DraftSpec)
+    )
+    yield from lines(heads, values, rows)
+
+
+def lines(
+    heads: Sequence[str], values: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterator[str]:
+    """A Markdown table.
+
+    Args:
+        heads: titles of the columns that say what was measured.
+        values: titles of the others, which are on the right.
+        rows: cells, the model first, which is named where its rows begin.
+    """
+    yield f"| {' | '.join([*heads, *values])} |"
+    yield "|" + "---|" * len(heads) + "--:|" * len(values)
     before = ""
-    for run in runs:
-        spec = run.header.study.spec
-        if isinstance(spec, LayerSpec | DraftSpec):
-            model, *cells = row(run, spec, arms)
-            yield f"| {' | '.join(['' if model == before else model, *cells])} |"
-            before = model
+    for model, *cells in rows:
+        yield f"| {' | '.join(['' if model == before else model, *cells])} |"
+        before = model
 
 
 def main(folder: Path) -> None:

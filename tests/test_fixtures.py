@@ -56,6 +56,17 @@ SELFTESTS = tuple(
     )
 )
 TORCH_PROFILER = "h200-torch-profiler"
+BACKENDS = tuple(
+    f"backends/qwen3-30b-a3b-{name}"
+    for name in (
+        *("tp4-rows6-bfloat16", "tp4-rows6-bfloat16/draft"),
+        *("tp8-rows6-bfloat16", "tp8-rows6-bfloat16/draft"),
+        *("tp4-rows6-float8_e4m3", "tp4-rows6-float8_e4m3/draft"),
+        "tp8-rows6-bfloat16-each-switch",
+    )
+)
+"""Studies of two fused backends; see test_backend_fixtures."""
+
 RUNS = (*EARLIER, *(f"h200/{name}" for name in STUDIES), *DRAFTS, FOREIGN)
 ARMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(RUNS, ("reference", "torch_compile", "reference (A/A)")),
@@ -115,7 +126,7 @@ def test_the_runs_are_all_there_and_no_others() -> None:
         for path in FIXTURES.rglob("run.json")
     }
     assert len(STUDIES) == 24
-    assert found == {*RUNS, *SELFTESTS, TORCH_PROFILER}
+    assert found == {*RUNS, *SELFTESTS, TORCH_PROFILER, *BACKENDS}
 
 
 def test_a_run_is_complete_of_an_h200_by_cupti(run: Run) -> None:

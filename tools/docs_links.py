@@ -32,6 +32,8 @@ OUTSIDE: Final = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "backends/nvidia_mega/NOTES.md",
+    "backends/nvidia_mega/README.md",
     "backends/standard/NOTES.md",
     "backends/standard/README.md",
     "backends/torch_compile/NOTES.md",

@@ -8,7 +8,9 @@ A shown output stands between two comments, of which the first names the command
     <!-- end -->
 
 What layerscope prints is shown as it is, what a script prints is Markdown. Of a command
-that ends in ``| sed '/^$/q'``, what stands above the first empty line is shown.
+that ends in ``| sed '/^$/q'``, what stands above the first empty line is shown; of one
+that ends in ``| sed -n '/^TITLE/,/^$/p'``, what stands from a line that begins so to
+the next empty one: a table.
 
 Usage: ``python tools/readme.py``. A test fails where a document is not up to date.
 """
@@ -25,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
     "README.md",
     *("docs/accuracy.md", "docs/gate.md", "docs/index.md", "docs/ledger.md"),
-    *("docs/terminal.md", "docs/your-own-trace.md"),
+    *("docs/switches.md", "docs/terminal.md", "docs/your-own-trace.md"),
 )
 """Those that show outputs."""
 
@@ -33,7 +35,7 @@ COLUMNS = 100
 
 _SHOWN = re.compile(
     r"^<!-- \$ (?P<program>layerscope|python) (?P<arguments>[^\n]+?)"
-    r"(?P<head> \| sed '/\^\$/q')? -->\n.*?"
+    r"(?P<cut> \| sed (?:'/\^\$/q'|-n '/\^(?P<title>[^/\n]+)/,/\^\$/p'))? -->\n.*?"
     r"^<!-- end -->$",
     flags=re.DOTALL | re.MULTILINE,
 )
@@ -51,15 +53,31 @@ def updated(text: str, run: Callable[[list[str]], str]) -> str:
         program, arguments = match["program"], match["arguments"]
         printed = run([program, *shlex.split(arguments)])
         output = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
-        if match["head"]:
+        if match["title"]:
+            output = beginning(output, match["title"])
+        elif match["cut"]:
             output, *_ = output.split("\n\n")
         block = (
             f"```text\n{output}\n```" if program == "layerscope" else f"\n{output}\n"
         )
-        command = f"{program} {arguments}{match['head'] or ''}"
+        command = f"{program} {arguments}{match['cut'] or ''}"
         return f"<!-- $ {command} -->\n{block}\n<!-- end -->"
 
     return _SHOWN.sub(shown, text)
+
+
+def beginning(output: str, title: str) -> str:
+    """The parts of `output` from a line that begins with `title` to an empty one.
+
+    Raises:
+        ValueError: no line begins so.
+    """
+    part = rf"^{re.escape(title)}.*?(?=\n\n|\Z)"
+    parts = re.findall(part, output, flags=re.DOTALL | re.MULTILINE)
+    if not parts:
+        msg = f"no line that is printed begins with {title!r}"
+        raise ValueError(msg)
+    return "\n\n".join(parts)
 
 
 def output(command: list[str]) -> str:

@@ -1,6 +1,7 @@
 """The main job: check, build, measure the layer, then the draft if there is one."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -97,10 +98,15 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
     if wrong:
         raise InputError("; ".join(wrong))
     facts = devices.facts(device)
+    refused: dict[tuple[str, str], list[str]] = {}
+    for arm in arms:
+        for reason in reasons(backends[arm.name], arm, spec, facts):
+            refused.setdefault((arm.backend, reason), []).append(arm.name)
+    counts = Counter(arm.backend for arm in arms)
     found = devices.refusals(device) + [
-        f"{arm.name} {reason}"
-        for arm in arms
-        for reason in reasons(backends[arm.name], arm, spec, facts)
+        # Once where it is said of all arms of a backend, which may be many.
+        f"{name if len(names) == counts[name] else ', '.join(names)} {reason}"
+        for (name, reason), names in refused.items()
     ]
     if found:
         raise MeasurementError("; ".join(found))

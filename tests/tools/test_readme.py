@@ -39,7 +39,9 @@ def test_a_table_is_cut_out_where_the_command_says_so() -> None:
 def test_a_table_that_is_not_there_is_an_error() -> None:
     """A title that is no longer printed leaves no empty block behind."""
     text = "<!-- $ layerscope show a | sed -n '/^b, /,/^$/p' -->\nold\n<!-- end -->\n"
-    with pytest.raises(ValueError, match=r"^no line that is printed begins with 'b, '$"):
+    with pytest.raises(
+        ValueError, match=r"^no line that is printed begins with 'b, '$"
+    ):
         readme.updated(text, lambda _: "a\n")
 
 

@@ -23,7 +23,7 @@ from layerscope_nvidia_mega import (
 )
 from layerscope_nvidia_mega.layer import make_layer
 from layerscope_nvidia_mega.switches import OFF, ON, Mechanisms
-from layerscope_standard import limits
+from layerscope_standard import limits, selection
 from layerscope_standard.backend import DRAFT_ROLES, check, make_workshop
 from layerscope_standard.backend import ROLES as STANDARD_ROLES
 from layerscope_standard.compiling import ARCHITECTURES
@@ -42,7 +42,9 @@ TOGGLES: Final = {
     "early_trigger": (
         "kernels trigger at entry, gate_up after its wait, instead of at the end"
     ),
-    "weight_prefetch": "weights are loaded, those of down into the L2, before the wait",
+    "weight_prefetch": (
+        "weights are loaded before the wait, those of down as routing says"
+    ),
     "kv_gather": "attention copies what earlier steps have cached before its wait",
     "rope_in_query": (
         "attention norms and rotates its queries and the new keys itself: one kernel "
@@ -137,5 +139,10 @@ BACKEND: Final = BackendSpec(
         Region.MOE,
         Region.MLP,
     ),
-    pdl_safe=(*ROLES, *DRAFT_ROLES),
+    # A library's kernel does not wait by itself.
+    pdl_safe=tuple(
+        role
+        for role in (*ROLES, *DRAFT_ROLES)
+        if role not in selection.committed().foreign_roles
+    ),
 )

@@ -50,7 +50,9 @@ class MegaLayer:
 
     def _rope(self, index: int) -> list[Operation]:
         attention = self.attention
-        if self.mechanisms.rope_in_query and rope_attention.fits(attention):
+        if self.mechanisms.rope_in_query and rope_attention.fits(
+            attention.problem.spec
+        ):
             return [rope_attention.rope_attention(attention, index)]
         return [attention.rope(index), attention.attention(index)]
 
@@ -78,9 +80,10 @@ def make_layer(
     outputs, size = values.shape
     selection = workshop.selection
     norms = norm_product.fits(outputs, size, workshop.processors)
-    if mechanisms.rope_in_query or (mechanisms.norm_in_product and norms):
+    ropes = mechanisms.rope_in_query and rope_attention.fits(problem.spec)
+    if ropes or (mechanisms.norm_in_product and norms):
         selection = selection.overridden("qkv", _WHOLE)
-    if mechanisms.rope_in_query:
+    if ropes:
         selection = selection.overridden("attention", Choice())  # as planned
     workshop = replace(workshop, selection=selection, turns=mechanisms.turns())
     attention = make_attention(problem, workshop)

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from layerscope.layers.spec import LayerSpec
 from layerscope_nvidia_mega.norm_product import PACKAGE
 from layerscope_standard.attention import (
     Attention,
+    attention_threads,
     head_norms,
     key_stride,
     matrix_rows,
@@ -17,10 +19,9 @@ _MOST_THREADS: Final = {64: 640, 128: 640, 256: 384}
 """Of a block, by size of a head: with more, a thread has too few registers for it."""
 
 
-def fits(attention: Attention) -> bool:
+def fits(spec: LayerSpec) -> bool:
     """Whether the kernel takes so many rows."""
-    dim = attention.problem.spec.model.head_dim
-    return attention.threads <= _MOST_THREADS[dim]
+    return attention_threads(spec) <= _MOST_THREADS[spec.model.head_dim]
 
 
 def rope_attention(attention: Attention, index: int) -> Operation:

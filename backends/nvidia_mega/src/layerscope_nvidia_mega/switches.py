@@ -68,7 +68,6 @@ class Mechanisms:
             put(AFTER_WAIT, ("gate_up",))
         if self.early_experts:
             put(AFTER_WAIT, _ROUTING)
-            put(LOADS_EARLY, ("gate_up",))
         if self.weight_prefetch:
             put(LOADS_EARLY, _WEIGHED)
         if self.kv_gather:

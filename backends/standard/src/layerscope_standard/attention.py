@@ -134,7 +134,7 @@ class Attention:
     @property
     def threads(self) -> int:
         """Of a block of attention."""
-        return matrix_rows(self.problem.spec) // 16 * 128
+        return attention_threads(self.problem.spec)
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -216,6 +216,11 @@ def matrix_rows(spec: LayerSpec) -> int:
     """Rows of the matrices of attention: new rows times heads of a group, padded."""
     rows = spec.tokens_per_request * spec.query_heads // spec.kv_heads
     return -(-rows // 16) * 16
+
+
+def attention_threads(spec: LayerSpec) -> int:
+    """Of a block of attention: four warps for 16 rows."""
+    return matrix_rows(spec) // 16 * 128
 
 
 def key_stride(dim: int) -> int:

@@ -103,7 +103,14 @@ def _options(kernel: Kernel, architecture: str) -> tuple[str, ...]:
 def _version() -> str:
     from cuda.bindings import nvrtc
 
-    _, major, minor = nvrtc.nvrtcVersion()
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except RuntimeError as error:  # the library is looked for at the first call
+        msg = (
+            "standard: NVRTC is not there; it comes with CUDA builds of torch, or: "
+            "pip install nvidia-cuda-nvrtc"
+        )
+        raise BackendError(msg) from error
     return f"{major}.{minor}"
 
 

@@ -10,6 +10,7 @@ from layerscope.plugin import (
     BuildContext,
     Requires,
     Switch,
+    SwitchKind,
 )
 from layerscope.regions import Region
 from layerscope_torch_compile import toolchain
@@ -67,6 +68,8 @@ BACKEND: Final = BackendSpec(
             name=WHOLE_LAYER,
             values=("off", "on"),
             toggles="compiles the layer as one graph instead of one a region",
+            off="off",
+            kind=SwitchKind.FUSION,
         ),
     ),
     skippable=(
