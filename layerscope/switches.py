@@ -75,3 +75,4 @@ class TakenApart(msgspec.Struct, frozen=True, kw_only=True):
     off: str  # the arm with every switch off
     on: str  # the arm with every switch on
     switches: tuple[SwitchArms, ...]
+    rebuilt: str = ""  # as `off`, built once more: what another build is worth

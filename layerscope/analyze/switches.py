@@ -107,13 +107,18 @@ class Mechanisms:
     together: Together | None
     """None where an arm is missing, or there is one switch only."""
 
+    builds: Estimate | None
+    """How much longer a pass of the second build of the arm with all switches off is
+    than of the first; None where there is none."""
+
 
 def mechanisms(run: Run, floor_ns: float) -> tuple[Mechanisms, ...]:
     """Every backend whose switches the study tells apart.
 
     Args:
         run: a measured one; its arms that failed are left out.
-        floor_ns: a difference up to it is none.
+        floor_ns: a difference up to it is none, nor is one up to that of two builds of
+            the arm with all switches off.
     """
     if not run.header.study.taken_apart:
         return ()
@@ -128,13 +133,19 @@ class _Reading:
     def __init__(self, run: Run, times: pl.DataFrame, floor_ns: float) -> None:
         self._run = run
         self._times = times
-        self._floor_ns = floor_ns
+        self._study_floor_ns = self._floor_ns = floor_ns
         self._sampled = {*times["arm"].unique()}
 
     def backend(self, apart: TakenApart) -> Mechanisms:
+        self._floor_ns = self._study_floor_ns
+        builds = self._compare((apart.off, CAPTURED), (apart.rebuilt, CAPTURED))
+        if builds is not None:
+            ends = builds.difference.low, builds.difference.high
+            self._floor_ns = max(self._study_floor_ns, *map(abs, ends))
         effects = tuple(self._effect(apart, switch) for switch in apart.switches)
         names = [
             apart.off,
+            apart.rebuilt,
             *(switch.only for switch in apart.switches),
             *(switch.without for switch in apart.switches),
             apart.on,
@@ -145,6 +156,7 @@ class _Reading:
             arms=tuple(self._arm(apart, arm) for arm in arms),
             effects=effects,
             together=self._together(apart),
+            builds=None if builds is None else builds.difference,
         )
 
     def _effect(self, apart: TakenApart, switch: SwitchArms) -> SwitchEffect:

@@ -21,9 +21,10 @@ def with_each_switch(study: Study) -> Study:
 
     Every backend that has switches gets an arm with all of them off and one with all
     on, and for each switch one with it alone and one with all others. What is one of
-    the study's arms already is not added. Where graphs are edited, arms of switches
-    that only move work have serial twins, and those of switches that let kernels start
-    early are delayed.
+    the study's arms already is not added. Each arm is a build of its own, whose memory
+    lies elsewhere, so the one with all off is built once more, which tells what that is
+    worth. Where graphs are edited, arms of switches that only move work have serial
+    twins, and those of switches that let kernels start early are delayed.
 
     Raises:
         InputError: no arm has switches; lists those asked.
@@ -82,6 +83,18 @@ class _Arms:
         self.added.append(Arm(backend=backend.name, switches=turned, label=label))
         return self.added[-1].name
 
+    def rebuilt(self, name: str) -> str:
+        """The name of an arm like the one called `name`, which is built once more."""
+        like = next(arm for arm in (*self._given, *self.added) if arm.name == name)
+        self.added.append(
+            Arm(
+                backend=like.backend,
+                switches=like.switches,
+                label=f"{like.name}, built again",
+            )
+        )
+        return self.added[-1].name
+
 
 def _taken_apart(backend: BackendSpec, arms: _Arms) -> TakenApart:
     turned = [switch for switch in backend.switches if _can_turn(switch)]
@@ -110,6 +123,7 @@ def _taken_apart(backend: BackendSpec, arms: _Arms) -> TakenApart:
             )
             for each in turned
         ),
+        rebuilt=arms.rebuilt(all_off),
     )
 
 

@@ -231,6 +231,13 @@ def switch_notes(found: Iterable[Mechanisms]) -> Iterator[str]:
             "there at a delay of 0 too"
         )
     for each in told:
+        if each.builds is not None:
+            builds = each.builds
+            yield (
+                f"two builds of {each.arms[0].arm} differ by "
+                f"{format_interval(builds.value, builds.low, builds.high)}: what a "
+                "switch changes within that is no difference"
+            )
         for effect in each.effects:
             yield from _doubts(each.backend, effect)
 

@@ -1,12 +1,13 @@
 from dataclasses import replace
 
+import msgspec
 import polars as pl
 
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.doses import Rise
 from layerscope.analyze.switches import ArmOfSwitches, Mechanisms, Turned, mechanisms
 from layerscope.analyze.verdicts import Comparison, Verdict
-from layerscope.experiment import SERIAL
+from layerscope.experiment import SERIAL, Experiment
 from layerscope.run_header import Trial
 from layerscope.schema import EDGES, empty
 from tests import handmade, switched
@@ -40,6 +41,26 @@ def test_a_switch_is_told_alone_and_beside_all_others() -> None:
     assert change(b.added) == (-3_000, Verdict.FASTER)
     assert change(b.last) == (-4_000, Verdict.FASTER)
     assert (a.last.off, a.last.on) == (ONLY_B, ON)
+
+
+def test_what_two_builds_differ_by_is_no_difference() -> None:
+    """A second build that is 2.5 µs slower hides a change of 2 µs, and none of 3 µs."""
+    again = f"{OFF}, built again"
+    run = switched.run(
+        study=msgspec.structs.replace(
+            switched.study(),
+            taken_apart=(msgspec.structs.replace(switched.APART, rebuilt=again),),
+        )
+    )
+    slower = switched.graph(again, Experiment(), 42_500)
+    run = replace(run, samples=pl.concat([run.samples, slower]))
+    (one,) = mechanisms(run, FLOOR_NS)
+    a, b = one.effects
+    assert one.builds == exactly(2_500.0)
+    assert change(a.added) == (-2_000, Verdict.NO_DIFFERENCE)
+    assert change(b.added) == (-3_000, Verdict.FASTER)
+    assert [arm.arm for arm in one.arms][:2] == [OFF, again]
+    assert found().builds is None
 
 
 def test_serial_twins_are_paired_like_the_arms() -> None:

@@ -54,7 +54,14 @@ def study(*arms: Arm, experiments: tuple[Experiment, ...] = (SERIAL,)) -> Study:
 def test_one_switch_has_two_arms_of_which_one_is_there() -> None:
     """Alone is all on, and all but it is all off."""
     found = with_each_switch(study(Arm(backend="plain"), Arm(backend="paper")))
-    assert found.switch_arms == (Arm(backend="paper", switches={"early": "off"}),)
+    assert found.switch_arms == (
+        Arm(backend="paper", switches={"early": "off"}),
+        Arm(
+            backend="paper",
+            switches={"early": "off"},
+            label="paper:early=off, built again",
+        ),
+    )
     assert found.taken_apart == (
         TakenApart(
             backend="paper",
@@ -71,6 +78,7 @@ def test_one_switch_has_two_arms_of_which_one_is_there() -> None:
                     delayed="/gate_up",
                 ),
             ),
+            rebuilt="paper:early=off, built again",
         ),
     )
     assert found.arms == (Arm(backend="plain"), Arm(backend="paper"))
@@ -83,7 +91,7 @@ def test_an_arm_that_was_given_is_not_made_twice() -> None:
         Arm(backend="paper", switches={"early": "on"}),
     )
     found = with_each_switch(study(*given))
-    assert found.switch_arms == ()
+    assert [arm.name for arm in found.switch_arms] == ["paper:early=off, built again"]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("paper:early=off", "paper:early=on")
 
@@ -102,6 +110,7 @@ def test_more_switches_have_an_arm_each_way() -> None:
         ("more:early=off", {"early": "off"}),
         ("more without fused", {"fused": "off", "ways": "two"}),
         ("more only ways", {"early": "off", "fused": "off", "ways": "two"}),
+        ("more all off, built again", {"early": "off", "fused": "off"}),
     ]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("more all off", "more:ways=two")

@@ -3,6 +3,7 @@ from dataclasses import replace
 import msgspec
 import polars as pl
 
+from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.doses import DoseTest, Rise
 from layerscope.analyze.switches import Mechanisms, mechanisms
 from layerscope.report import build_report
@@ -184,3 +185,14 @@ def test_arms_of_switches_are_in_their_own_tables_only() -> None:
         "switches of paper without programmatic edges, change that each makes",
     ]
     assert not [title for title in titles if title.startswith("edited graphs")]
+
+
+def test_a_second_build_is_told() -> None:
+    """With its interval; a run without one has no such note."""
+    one = replace(found(), builds=Estimate(1_070.0, 910.0, 1_210.0, 6, 6.0))
+    notes = list(switch_notes([one]))
+    assert (
+        "two builds of paper all off differ by 1.070 µs (0.910 … 1.210): what a switch "
+        "changes within that is no difference"
+    ) in notes
+    assert not [note for note in switch_notes([found()]) if "two builds" in note]
