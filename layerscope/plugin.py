@@ -37,6 +37,7 @@ __all__ = [
     "BuildContext",
     "Built",
     "BuiltDraft",
+    "DeviceFacts",
     "DraftContext",
     "DraftStep",
     "Numerics",

@@ -2,10 +2,12 @@ import pytest
 from msgspec import structs
 
 from backends.standard.tests.bench import DENSE, MOE, small
+from layerscope.environment import DeviceFacts
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import LayerSpec
 from layerscope.regions import Region
 from layerscope_standard import limits
+from layerscope_standard.attention import most_block_bytes
 
 
 @pytest.mark.parametrize("ranks", [1, 4, 8])
@@ -43,6 +45,19 @@ def test_a_dense_width_counts_too() -> None:
     """That of the MLP on one rank."""
     spec = small(structs.replace(DENSE, mlp_size=264))
     assert limits.shapes(spec) == ["takes a width that is a multiple of 16, not 264"]
+
+
+def test_a_device_with_little_shared_memory_is_told() -> None:
+    """Three tiles of 64 keys and values, 48 rows of shares, and their queries."""
+    spec = LayerSpec(model=preset("qwen3-30b-a3b"), tp=4, shard_shaped=True)
+    hopper = DeviceFacts(type="cuda", name="H200", architecture="sm_90")
+    geforce = DeviceFacts(type="cuda", name="RTX 5090", architecture="sm_120")
+    needed = 3 * 64 * (320 + 272) + 48 * 144 + 16 * 48 + 48 * 320
+    assert most_block_bytes(spec) == needed == 136_704
+    assert limits.shared_memory(spec, hopper) == []
+    assert limits.shared_memory(spec, geforce) == [
+        "needs 133 KiB of shared memory a block, and RTX 5090 (sm_120) has 99"
+    ]
 
 
 def test_missing_bindings_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

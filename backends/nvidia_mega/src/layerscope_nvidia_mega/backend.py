@@ -119,7 +119,7 @@ BACKEND: Final = BackendSpec(
         dtypes=(DType.BFLOAT16,),
         weight_dtypes=(DType.BFLOAT16, DType.FLOAT8_E4M3),
     ),
-    check=lambda spec, _: check(spec),
+    check=check,
     declines=limits.declines,
     switches=tuple(
         Switch(

@@ -167,11 +167,8 @@ class Attention:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block of attention; as code/attention.cuh lays it out."""
-        dim, rows = self.problem.spec.model.head_dim, matrix_rows(self.problem.spec)
-        key, value, shares = key_stride(dim), 2 * dim + 16, 2 * TILE_TOKENS + 16
-        tiles = self.stages * TILE_TOKENS * (key + value)
-        return tiles + rows * shares + 4 * rows * 4
+        """Shared memory of a block of attention."""
+        return block_bytes(self.problem.spec, self.stages)
 
     def combine(self, index: int) -> Operation:
         """Join what the splits have found into the output of pass `index`."""
@@ -216,6 +213,25 @@ def matrix_rows(spec: LayerSpec) -> int:
     """Rows of the matrices of attention: new rows times heads of a group, padded."""
     rows = spec.tokens_per_request * spec.query_heads // spec.kv_heads
     return -(-rows // 16) * 16
+
+
+def block_bytes(spec: LayerSpec, stages: int) -> int:
+    """Shared memory of a block of attention; as code/attention.cuh lays it out.
+
+    Args:
+        spec: the layer.
+        stages: tiles of tokens in flight.
+    """
+    dim, rows = spec.model.head_dim, matrix_rows(spec)
+    key, value, shares = key_stride(dim), 2 * dim + 16, 2 * TILE_TOKENS + 16
+    return stages * TILE_TOKENS * (key + value) + rows * shares + 4 * rows * 4
+
+
+def most_block_bytes(spec: LayerSpec) -> int:
+    """The most that a block may ask for, its queries included where it makes them."""
+    dim = spec.model.head_dim
+    queries = matrix_rows(spec) * key_stride(dim)
+    return block_bytes(spec, _MOST_STAGES[dim]) + queries
 
 
 def attention_threads(spec: LayerSpec) -> int:

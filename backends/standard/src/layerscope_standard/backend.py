@@ -10,6 +10,7 @@ from layerscope.plugin import (
     API_VERSION,
     BackendSpec,
     BuildContext,
+    DeviceFacts,
     DraftContext,
     Requires,
     Switch,
@@ -36,14 +37,15 @@ DRAFT_ROLES: Final = tuple(f"token_{number}" for number in range(1, 17))
 """Of the kernels of a draft of up to 16 tokens."""
 
 
-def check(spec: LayerSpec) -> list[str]:
-    """Every reason against `spec`; see `BackendSpec.check`."""
+def check(spec: LayerSpec, device: DeviceFacts) -> list[str]:
+    """Every reason against `spec` on `device`; see `BackendSpec.check`."""
     reason = limits.needs_communication(spec)
     return [
         *([reason] if reason else []),
         *limits.missing_packages(),
         *selection.committed().missing_packages,
         *limits.shapes(spec),
+        *limits.shared_memory(spec, device),
     ]
 
 
@@ -99,7 +101,7 @@ BACKEND: Final = BackendSpec(
         dtypes=(DType.BFLOAT16,),
         weight_dtypes=(DType.BFLOAT16, DType.FLOAT8_E4M3),
     ),
-    check=lambda spec, _: check(spec),
+    check=check,
     declines=limits.declines,
     switches=(
         Switch(

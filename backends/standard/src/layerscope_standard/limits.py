@@ -3,8 +3,9 @@
 from importlib.util import find_spec
 
 from layerscope.layers.spec import LayerSpec
+from layerscope.plugin import DeviceFacts
 from layerscope.regions import Region
-from layerscope_standard.attention import matrix_rows
+from layerscope_standard.attention import matrix_rows, most_block_bytes
 from layerscope_standard.experts import MOST_ROWS
 
 _HEAD_DIMS = (64, 128, 256)
@@ -13,6 +14,8 @@ _MOST_MATRIX_ROWS = 128
 _MOST_EXPERTS = 512
 _MOST_TOP_K = 32
 _ALIGNED = 16
+_SHARED_BYTES = {"sm_120": 99 << 10}
+"""The most that a block may have, by architecture; all others have 227 KiB."""
 
 
 def needs_communication(spec: LayerSpec) -> str | None:
@@ -59,6 +62,21 @@ def shapes(spec: LayerSpec) -> list[str]:
         if count > most
     ]
     return reasons
+
+
+def shared_memory(spec: LayerSpec, device: DeviceFacts) -> list[str]:
+    """What a block of attention needs and `device` does not have, from the name on."""
+    most = _SHARED_BYTES.get(device.architecture, 227 << 10)
+    if spec.model.head_dim not in _HEAD_DIMS or matrix_rows(spec) > _MOST_MATRIX_ROWS:
+        return []  # runs elsewhere, or is refused for that
+    needed = most_block_bytes(spec)
+    if needed <= most:
+        return []
+    reason = (
+        f"needs {needed >> 10} KiB of shared memory a block, and {device.name} "
+        f"({device.architecture}) has {most >> 10}"
+    )
+    return [reason]
 
 
 def declines(spec: LayerSpec) -> dict[Region, str]:
