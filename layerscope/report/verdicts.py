@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from layerscope.analyze.diagnosis import Diagnosis, Limit
+from layerscope.analyze.diagnosis import MOST, Diagnosis, Limit
 from layerscope.analyze.early_starts import EarlyStart, Hindrance
 from layerscope.report.document import Column, Fact, Kind, Table
 from layerscope.report.region_names import region_name
@@ -31,11 +31,21 @@ def verdicts(diagnoses: Mapping[str, Diagnosis]) -> Iterator[Fact]:
     """One line an arm: its limit, the evidence, and what to do first."""
     for arm, found in diagnoses.items():
         first = found.reason or _FIRST[found.limit]
+        if found.limit is Limit.MEMORY and _is_far(found):
+            others = (part for part in found.parts if part is not Limit.MEMORY)
+            then = next(others, Limit.UNKNOWN)
+            first = f"bytes are its largest part; after them comes {then}"
         if found.limit is Limit.COMPUTE and found.furthest:
             first += f", those of {region_name(found.furthest)} above all"
         evidence = "; ".join(_evidence(found))
         told = f" ({evidence})" if evidence else ""
         yield Fact(f"limit of {arm}", f"{found.limit}: {first}{told}")
+
+
+def _is_far(found: Diagnosis) -> bool:
+    """Whether an arm takes so much longer than its bytes that more than they help."""
+    read_ns = found.limits.one_read_ns
+    return read_ns is not None and found.anchor_ns > MOST * read_ns
 
 
 def _evidence(found: Diagnosis) -> Iterator[str]:

@@ -30,7 +30,7 @@ def test_a_verdict_says_what_to_do_first_and_why(found: Diagnosis) -> None:
 @pytest.mark.parametrize(
     ("limit", "advice"),
     [
-        (Limit.MEMORY, "memory: only fewer bytes help"),
+        (Limit.MEMORY, "memory: bytes are its largest part; after them comes compute"),
         (Limit.WAITING, "waiting: look at waiting before cutting kernels ("),
         (Limit.LAUNCHES, "launches: merge or drop the shortest kernels"),
         (Limit.COMMUNICATION, "communication: hide or shorten what ranks tell"),
@@ -42,6 +42,14 @@ def test_every_limit_has_its_advice(
     """What to look at first hangs on the limit."""
     (fact,) = verdicts({"fused": replace(found, limit=limit)})
     assert fact.text.startswith(advice)
+
+
+def test_near_its_bytes_only_fewer_help(found: Diagnosis) -> None:
+    """Up to twice one read of them: 30,000 ns are twice 15,000."""
+    limits = replace(found.limits, one_read_ns=15_000)
+    near = replace(found, limit=Limit.MEMORY, anchor_ns=30_000, limits=limits)
+    (fact,) = verdicts({"fused": near})
+    assert fact.text.startswith("memory: only fewer bytes help: smaller weights")
 
 
 def test_what_is_unknown_says_why() -> None:
