@@ -15,6 +15,10 @@ _FREELY_SHARED_BYTES: Final = 48 << 10
 """Dynamic shared memory that a kernel may have without asking for it."""
 
 
+_allowed: Final[dict[tuple[torch.device, Kernel], int]] = {}
+"""Dynamic shared memory that each loaded kernel may have, where it asked for more."""
+
+
 class CudaLauncher:
     """Launches on one device; see `kernels.Launcher`."""
 
@@ -36,10 +40,13 @@ class CudaLauncher:
         from cuda.bindings import driver
 
         function = _function(self._device, launch.kernel)
-        if launch.shared_bytes > _FREELY_SHARED_BYTES:
+        # Only ever raised: launches of other sizes share the function.
+        place = self._device, launch.kernel
+        if launch.shared_bytes > _allowed.get(place, _FREELY_SHARED_BYTES):
             names = driver.CUfunction_attribute
             most = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _checked(driver.cuFuncSetAttribute(function, most, launch.shared_bytes))
+            _allowed[place] = launch.shared_bytes
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
         config.blockDimX = launch.kernel.threads
