@@ -9,14 +9,14 @@ A backend is one `BackendSpec` behind an entry point of the group
 4. *dispatch*: `Built.plan` decides, on the host and at capture, whether it runs a step.
 
 Regions that it does not cover, or that `BackendSpec.declines` names, run on the
-fallback.
+fallback. Switches that `BackendSpec.idle` names change nothing, and reports say so.
 
 `BackendSpec.build_draft` does the same for the draft, where a backend has one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from layerscope.layers.draft import DraftProblem
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import DType, Family, LayerSpec
+from layerscope.plugin_steps import DraftStep, Stamping, Step, StepShape, WholeStep
 from layerscope.regions import Region
 from layerscope.requirements import Requires
 from layerscope.switches import Switch, SwitchKind
@@ -42,6 +43,7 @@ __all__ = [
     "DraftStep",
     "Numerics",
     "Requires",
+    "Stamping",
     "Step",
     "StepShape",
     "Switch",
@@ -52,65 +54,6 @@ __all__ = [
 
 API_VERSION: Final = 1
 ENTRY_POINT_GROUP: Final = "layerscope.backends"
-
-
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """The step that dispatch asks about; all a backend may decide on."""
-
-    requests: int
-    tokens_per_request: int
-    context: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of the step over all requests."""
-        return self.requests * self.tokens_per_request
-
-
-class Step(Protocol):
-    """A step that a backend agreed to run, bound to one problem's buffers.
-
-    Within a region it may name what its kernels do with `regions.role`.
-    """
-
-    def run(self, region: Region, pass_index: int) -> None:
-        """Enqueue the kernels of `region` of pass `pass_index`.
-
-        Reads and writes the problem's buffers as the family's `RegionSignature` says.
-        Must not synchronise with the host, allocate outside torch's caching allocator,
-        or depend on host state: it is captured into a graph once.
-        """
-
-    def expert_ids(self, pass_index: int) -> Tensor | None:
-        """Experts chosen in the last run of the pass, [rows, top_k] integers.
-
-        None where the backend keeps none in memory (dense layers, fused routing).
-        """
-
-    def touched_bytes(self, region: Region) -> int | None:
-        """Bytes `region` of a pass reads and writes, by operand; None if not known."""
-
-
-@runtime_checkable
-class WholeStep(Protocol):
-    """A step whose kernels serve several regions, so that none can be told apart.
-
-    Its kernels are counted as ``other``, and every report says why.
-    """
-
-    @property
-    def why_whole(self) -> str:
-        """Why its kernels belong to no one region, such as "compiled as one graph"."""
-
-    def run_layer(self, pass_index: int) -> None:
-        """Enqueue all kernels of pass `pass_index`; as `Step.run` otherwise."""
-
-    def expert_ids(self, pass_index: int) -> Tensor | None:
-        """As `Step.expert_ids`."""
-
-    def layer_bytes(self) -> int | None:
-        """Bytes that one pass reads and writes; None where it cannot tell."""
 
 
 class Built(Protocol):
@@ -126,25 +69,6 @@ class Built(Protocol):
         None for the problem's own step refuses the arm; regions that are left to the
         fallback, even all of them, are named by `BackendSpec.declines`, with reasons.
         """
-
-
-class DraftStep(Protocol):
-    """All greedy tokens of one draft, bound to one `DraftProblem`'s buffers."""
-
-    @property
-    def w2_reads(self) -> int:
-        """How often a pass reads w2: once a token, or once where it stays on chip."""
-
-    def run(self, pass_index: int) -> None:
-        """Enqueue the kernels of pass `pass_index`: fill its ``chosen``, in order.
-
-        Each token is the argmax of its position's base logits and the bias that the
-        token before it gives, summed in float32 or wider; ties go to the lowest id.
-        Otherwise as `Step.run`.
-        """
-
-    def touched_bytes(self) -> int | None:
-        """Bytes that one pass reads and writes; None where it cannot tell."""
 
 
 class BuiltDraft(Protocol):
@@ -164,7 +88,8 @@ class Waits:
 
     abort: Tensor
     """int32 [1] on the device: not 0 once any wait has given up; sticky, all must look
-    at it and end at once. The host clears it once the device is idle."""
+    at it and end at once. The host reads it wherever the device is idle, and clears it:
+    an arm that has given up is not measured."""
 
     deadline_s: float = 0.5
     """The longest any wait may last before it sets `abort` and gives up."""
@@ -186,6 +111,9 @@ class BuildContext:
     waits: Waits
     switches: Mapping[str, str] = field(default_factory=dict)
     """A value for every switch the backend has."""
+
+    stamps: bool = False
+    """Whether steps must be `Stamping`; only where `BackendSpec.stamps`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +169,19 @@ class BackendSpec:
     `Step.run` is not asked for them; where they are all regions, `build` is not called.
     """
 
+    stamps: bool = False
+    """Whether its steps can be `Stamping`."""
+
     switches: tuple[Switch, ...] = ()
+    idle: Callable[[LayerSpec, DeviceFacts], Mapping[str, str]] | None = None
+    """Switches that change nothing for a layer on a device: at all of their values the
+    same kernels run, whatever the other switches are. Each with the reason, which reads
+    on from "changes nothing here: ", such as "there are no experts". No GPU work.
+    """
+
+    idle_in_draft: Callable[[DraftSpec, DeviceFacts], Mapping[str, str]] | None = None
+    """The same for a draft."""
+
     numerics: Numerics = Numerics()
     waits: tuple[str, ...] = ()
     """Roles of kernels that wait for a kernel beside them, or for another rank."""

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from layerscope import coverage
+from layerscope.arm_switches import check_switches, switch_values
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError, describe
 from layerscope.layers.draft import DraftProblem
@@ -21,6 +22,7 @@ from layerscope.plugin import (
     Built,
     DraftContext,
     DraftStep,
+    Stamping,
     Step,
     StepShape,
     Waits,
@@ -51,6 +53,14 @@ class Dispatched:
     whole: WholeStep | None
     decisions: tuple[Decision, ...]
     build: Build
+    waits: Waits
+    """What waits of the backend's kernels obey."""
+
+    @property
+    def stamping(self) -> Stamping | None:
+        """The step whose kernels note when their blocks work, if there is one."""
+        steps: tuple[object, ...] = (self.whole, *self.steps.values())
+        return next((step for step in steps if isinstance(step, Stamping)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class DispatchedDraft:
     backend: BackendSpec
     step: DraftStep
     build: Build
+    waits: Waits
 
 
 def discover() -> dict[str, EntryPoint]:
@@ -159,31 +170,14 @@ def reasons(
         refused = backend.refusals(spec, device)
         found += refused
         if not refused:
-            coverage.left(backend, spec)  # must not fail once weights are made
+            # Asks for what is declined, too; must not fail once weights are made.
+            coverage.idle_switches(backend, spec, device)
     except Exception as error:  # noqa: BLE001 (as in `load`)
         found.append(f"cannot be checked ({describe(error)}); tell its author")
     covers = backend.covers.get(spec.model.family)
     if covers is not None and not set(covers).intersection(spec.regions):
         found.append(f"covers no region of {spec.model.family}")
     return found
-
-
-def check_switches(arm: Arm, backend: BackendSpec) -> list[str]:
-    """Why the backend cannot set the switches of `arm`; each reads on from its name."""
-    known = {switch.name: switch.values for switch in backend.switches}
-    reasons = []
-    for name, value in arm.switches.items():
-        if name not in known:
-            reasons.append(f"has no switch {name}; it has {', '.join(known) or 'none'}")
-        elif value not in known[name]:
-            allowed = ", ".join(known[name])
-            reasons.append(f"needs {name} to be one of {allowed}, not {value}")
-    return reasons
-
-
-def switch_values(arm: Arm, backend: BackendSpec) -> dict[str, str]:
-    """A value for every switch of `backend`: the arm's, or its default."""
-    return {switch.name: switch.values[0] for switch in backend.switches} | arm.switches
 
 
 def dispatch(
@@ -199,17 +193,18 @@ def dispatch(
         backend: the arm's, where it is not to be found by name.
 
     Raises:
-        BackendError: a build failed, or nothing runs the step or some region of it.
+        BackendError: a build failed, or it is not clear who runs some region.
     """
     backend = backend or load(arm.backend)
     start_s = time.perf_counter()
     regions = problem.spec.regions
     left = coverage.left(backend, problem.spec)
-    step, device_bytes = None, 0
+    step, device_bytes, waits = None, 0, Waits.on(problem.device)
     if len(left) < len(regions):
-        step, device_bytes = _own(arm, backend, problem)
+        step, device_bytes = _own(arm, backend, problem, waits)
     steps: dict[Region, Step] = {}
     if isinstance(step, WholeStep):
+        coverage.refuse_whole(backend, left)
         reasons = dict.fromkeys(regions, f"counted as other: {step.why_whole}")
         runs = dict.fromkeys(regions, arm.backend)
     else:
@@ -231,6 +226,7 @@ def dispatch(
             for r in regions
         ),
         build=_report(arm, start_s, device_bytes),
+        waits=waits,
     )
 
 
@@ -249,34 +245,35 @@ def dispatch_draft(
     if backend.build_draft is None:
         return None
     start_s = time.perf_counter()
-    context = DraftContext(
-        problem=problem,
-        waits=Waits.on(problem.device),
-        switches=switch_values(arm, backend),
-    )
+    waits, switches = Waits.on(problem.device), switch_values(arm, backend)
+    context = DraftContext(problem=problem, waits=waits, switches=switches)
     built = backend.build_draft(context)
     step = built.plan(problem.spec)
     if step is None:
         return None
     build = _report(arm, start_s, built.device_bytes)
-    return DispatchedDraft(arm, backend, step, build)
+    return DispatchedDraft(arm, backend, step, build, waits)
 
 
 def _build(
-    backend: BackendSpec, problem: Problem, switches: Mapping[str, str]
+    backend: BackendSpec, context: BuildContext
 ) -> tuple[Built, Step | WholeStep | None]:
-    waits = Waits.on(problem.device)
-    built = backend.build(BuildContext(problem=problem, waits=waits, switches=switches))
-    spec = problem.spec
+    built, spec = backend.build(context), context.problem.spec
     shape = StepShape(spec.requests, spec.tokens_per_request, spec.context)
     return built, built.plan(shape)
 
 
 def _own(
-    arm: Arm, backend: BackendSpec, problem: Problem
+    arm: Arm, backend: BackendSpec, problem: Problem, waits: Waits
 ) -> tuple[Step | WholeStep, int]:
     """The step of the arm's own backend, and the bytes that it allocated."""
-    built, step = _build(backend, problem, switch_values(arm, backend))
+    context = BuildContext(
+        problem=problem,
+        waits=waits,
+        switches=switch_values(arm, backend),
+        stamps=arm.stamps,
+    )
+    built, step = _build(backend, context)
     if step is None:
         why = f"it would be {FALLBACK} once more; leave it out of --arms"
         msg = f"{arm.name} declined this step: {why}"
@@ -286,7 +283,8 @@ def _own(
 
 def _fallback(problem: Problem) -> tuple[Step, int]:
     """The step of the fallback, and the bytes that it allocated."""
-    built, step = _build(load(FALLBACK), problem, {})
+    context = BuildContext(problem=problem, waits=Waits.on(problem.device))
+    built, step = _build(load(FALLBACK), context)
     if step is None or isinstance(step, WholeStep):
         msg = f"the fallback {FALLBACK} declined the step; this is a bug, please report"
         raise BackendError(msg)

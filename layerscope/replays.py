@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from layerscope.parquet import reading
 from layerscope.passes import PASS_KEYS, REPLAY_KEYS, first_pass
 from layerscope.run import (
     EDGES_FILE,
@@ -17,7 +18,6 @@ from layerscope.run import (
     SAMPLES_FILE,
     Run,
     load,
-    reading,
 )
 from layerscope.run_header import read_header
 from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty

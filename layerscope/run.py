@@ -1,8 +1,9 @@
 """A `Run`: one study on disk, as it grows and after it has ended.
 
-A run is a folder of four files: ``run.json`` (`RunHeader`), ``samples.parquet``
-(`schema.SAMPLES`), ``kernels.parquet`` (`schema.KERNELS`) and ``edges.parquet``
-(`schema.EDGES`; older runs have none). All are written under temporary names and moved
+A run is a folder of files: ``run.json`` (`RunHeader`), ``samples.parquet``
+(`schema.SAMPLES`), ``kernels.parquet`` (`schema.KERNELS`), ``edges.parquet``
+(`schema.EDGES`; older runs have none) and, where blocks were stamped,
+``stamps.parquet`` (`schema.STAMPS`). All are written under temporary names and moved
 into place together, ``run.json`` last. So a folder with a ``run.json`` is readable at
 any moment, even after its writer was killed; it then says that it is partial. The run
 of a draft is a folder of the same kind within it.
@@ -10,12 +11,10 @@ of a draft is a folder of the same kind within it.
 
 import errno
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from io import BytesIO
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,19 +23,21 @@ import polars as pl
 
 from layerscope.atomic import replace_files
 from layerscope.errors import InputError, RecordError
+from layerscope.parquet import as_parquet, read_frame, read_if_there
 from layerscope.run_header import RunHeader, read_header
-from layerscope.schema import EDGES, KERNELS, SAMPLES, Schema, conform, empty
+from layerscope.schema import EDGES, KERNELS, SAMPLES, STAMPS, conform, empty
 
 HEADER_FILE: Final = "run.json"
 SAMPLES_FILE: Final = "samples.parquet"
 KERNELS_FILE: Final = "kernels.parquet"
 EDGES_FILE: Final = "edges.parquet"
+STAMPS_FILE: Final = "stamps.parquet"
 FILES: Final = (HEADER_FILE, SAMPLES_FILE, KERNELS_FILE, EDGES_FILE)
+"""Of every run."""
 
 DRAFT_FOLDER: Final = "draft"
 """Folder within a run that holds the run of its draft."""
 
-_ROW_GROUP: Final = 1 << 18  # large enough for patterns over replays to be found
 _ORDER: Final = ("arm", "experiment", "capture", "replay", "node")
 
 
@@ -58,6 +59,9 @@ class Run:
 
     edges: pl.DataFrame = field(default_factory=lambda: empty(EDGES))
     """`schema.EDGES`; none where graphs are not looked into, as on a CPU."""
+
+    stamps: pl.DataFrame = field(default_factory=lambda: empty(STAMPS))
+    """`schema.STAMPS`; none where nobody asked for them."""
 
     def __repr__(self) -> str:
         """Where it is, and how much there is of it."""
@@ -86,11 +90,12 @@ def load(path: Path | str) -> Run:
     header = read_header(header_path)
     return Run(
         header=header,
-        samples=_read_frame(folder / SAMPLES_FILE, SAMPLES),
-        kernels=_read_frame(folder / KERNELS_FILE, KERNELS),
+        samples=read_frame(folder / SAMPLES_FILE, SAMPLES),
+        kernels=read_frame(folder / KERNELS_FILE, KERNELS),
         path=folder,
         draft=_load_draft(folder / DRAFT_FOLDER, header),
-        edges=_read_edges(folder / EDGES_FILE),
+        edges=read_if_there(folder / EDGES_FILE, EDGES),
+        stamps=read_if_there(folder / STAMPS_FILE, STAMPS),
     )
 
 
@@ -131,6 +136,7 @@ class RunWriter:
         self._samples: list[pl.DataFrame] = []
         self._kernels: list[pl.DataFrame] = []
         self._edges = empty(EDGES)
+        self._stamps = empty(STAMPS)
         self._added = self._kept = "nothing could be kept"
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -166,6 +172,21 @@ class RunWriter:
         """
         self._edges = conform(frame, EDGES, what="edges")
 
+    def set_stamps(self, frame: pl.DataFrame) -> None:
+        """Let these be the run's rows of `schema.STAMPS`.
+
+        Raises:
+            RecordError: the frame does not conform.
+        """
+        self._stamps = conform(frame, STAMPS, what="stamps")
+
+    def forget(self, arms: Collection[str]) -> None:
+        """Take all rows of `arms` out again, their edges aside."""
+        others = ~pl.col("arm").is_in(arms)
+        for frames in (self._samples, self._kernels):
+            frames[:] = [frame.filter(others) for frame in frames]
+        self._stamps = self._stamps.filter(others)
+
     @property
     def kernels(self) -> pl.DataFrame:
         """All that was added so far, `schema.KERNELS`."""
@@ -178,15 +199,19 @@ class RunWriter:
             RecordError: the disk is full or refuses; the checkpoint before is intact.
         """
         header = msgspec.json.encode(self.header)
+        stamps = {STAMPS_FILE: self._stamps} if self._stamps.height else {}
         try:
             replace_files(
                 self.path,
                 {
-                    SAMPLES_FILE: _parquet(pl.concat([empty(SAMPLES), *self._samples])),
-                    KERNELS_FILE: _parquet(
+                    **{name: as_parquet(frame) for name, frame in stamps.items()},
+                    SAMPLES_FILE: as_parquet(
+                        pl.concat([empty(SAMPLES), *self._samples])
+                    ),
+                    KERNELS_FILE: as_parquet(
                         self.kernels.sort(_ORDER, maintain_order=True)
                     ),
-                    EDGES_FILE: _parquet(self._edges),
+                    EDGES_FILE: as_parquet(self._edges),
                     HEADER_FILE: msgspec.json.format(header, indent=2),
                 },
             )
@@ -221,48 +246,6 @@ class RunWriter:
             return f"cannot write {self.path} ({error.strerror}): {self._kept}"
         advice = "free some space and run again"
         return f"disk full while writing {self.path}: {self._kept}; {advice}"
-
-
-def _parquet(frame: pl.DataFrame) -> bytes:
-    """`frame` as Parquet, small enough to keep thousands of passes as a fixture."""
-    buffer = BytesIO()
-    frame.write_parquet(
-        buffer,
-        compression="zstd",
-        compression_level=9,
-        statistics=False,
-        row_group_size=_ROW_GROUP,
-    )
-    return buffer.getvalue()
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Say in one line why the frame in the file `path` cannot be read.
-
-    Raises:
-        RecordError: it is missing, or damaged.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        msg = f"{path} is missing; the run is not whole"
-        raise RecordError(msg) from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        cause = str(error).splitlines()[0]
-        msg = f"{path} is damaged ({cause}); record the run again"
-        raise RecordError(msg) from error
-
-
-def _read_frame(path: Path, schema: Schema) -> pl.DataFrame:
-    with reading(path):
-        frame = pl.read_parquet(BytesIO(path.read_bytes()))
-    return conform(frame, schema, what=str(path))
-
-
-def _read_edges(path: Path) -> pl.DataFrame:
-    """The edges in the file `path`; none where an older version wrote the run."""
-    return _read_frame(path, EDGES) if path.exists() else empty(EDGES)
 
 
 def _not_a_run(folder: Path) -> str:

@@ -56,6 +56,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # empty where the arm's own backend runs it
 
 
+class IdleSwitch(msgspec.Struct, frozen=True, kw_only=True):
+    """A switch that changes nothing for what a run measures, at none of its values."""
+
+    backend: str
+    switch: str
+    reason: str  # reads on from "changes nothing here: "
+
+
 class Build(msgspec.Struct, frozen=True, kw_only=True):
     """What building an arm cost."""
 
@@ -167,6 +175,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     # recorded
     recorder: str = ""
     decisions: list[Decision] = []
+    idle_switches: list[IdleSwitch] = []  # of the backends of the study's arms
     weights: str = ""  # where they came from, in words
     host_memory_bytes: int = 0  # largest resident set of the process
     seconds: dict[str, float] = {}  # wall time of what came before, and of "study"

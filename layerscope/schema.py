@@ -83,6 +83,20 @@ EDGES: Final[Schema] = {
 }
 """One row an edge of the longest captured graph of an arm."""
 
+STAMPS: Final[Schema] = {
+    "arm": TEXT,
+    "reading": INT,  # which replay whose last pass was looked at, from 0
+    "role": TEXT,
+    "block": INT,  # of the kernel, from 0; x runs first
+    # since the first block of the pass began; null of what a block did not do, and
+    # all of them where it left at once
+    "begun_ns": INT,
+    "waited_ns": INT,  # its first wait for the kernel before it was over
+    "triggered_ns": INT,  # it let the kernel after it start
+    "ended_ns": INT,
+}
+"""One row a block of a kernel that notes when its blocks work."""
+
 RANGES: Final[Schema] = {
     "kind": TEXT,  # "arm", "pass" or "region"
     "name": TEXT,
@@ -198,7 +212,7 @@ NULLABLE: Final = frozenset(
         *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
         *("registers", "static_shared_bytes", "dynamic_shared_bytes"),
         *("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw"),
-        "throttle_reasons",
+        *("throttle_reasons", "begun_ns", "waited_ns", "triggered_ns", "ended_ns"),
         # of traces
         *("process", "thread", "device", "context", "correlation"),
         *("graph", "graph_node"),

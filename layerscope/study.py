@@ -26,6 +26,7 @@ L2_FACTOR: Final = 5
 """Replays must touch this many times the L2 cache, so that no pass finds it warm."""
 
 AA_SUFFIX: Final = " (A/A)"
+STAMPS_SUFFIX: Final = ", with stamps"
 
 MIN_ROUNDS: Final = 12
 """Rounds that a capture is planned to have at least."""
@@ -49,15 +50,17 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
     backend: str
     switches: dict[str, str] = {}
-    again: bool = False  # the first arm captured a second time: measures the noise
+    again: bool = False  # the first arm a second time: measures the noise
     label: str = ""  # instead of the backend with its switches, where these are many
+    stamps: bool = False  # its kernels note when each of their blocks works
 
     @property
     def name(self) -> str:
-        """``backend:switch=value``, with ``(A/A)`` for the second capture."""
+        """``backend:switch=value``, with ``(A/A)`` for the second time."""
         switches = "".join(f":{key}={value}" for key, value in self.switches.items())
         name = self.label or f"{self.backend}{switches}"
-        return f"{name}{AA_SUFFIX if self.again else ''}"
+        stamped = STAMPS_SUFFIX if self.stamps else ""
+        return f"{name}{stamped}{AA_SUFFIX if self.again else ''}"
 
 
 class CallableSpec(msgspec.Struct, frozen=True, kw_only=True, tag="callables"):
@@ -75,6 +78,14 @@ A `TraceSpec` fixes none: its run was made of what another tool had recorded.
 """
 
 
+class SwitchStudy(msgspec.Struct, frozen=True, kw_only=True):
+    """How switches of backends are told apart: as the fields of a `Study` say it."""
+
+    taken_apart: tuple[TakenApart, ...] = ()
+    arms: tuple[Arm, ...] = ()
+    experiments: dict[str, tuple[Experiment, ...]] = {}
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured, how often, and in which random order."""
 
@@ -87,6 +98,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     taken_apart: tuple[TakenApart, ...] = ()
     switch_arms: tuple[Arm, ...] = ()
     switch_experiments: dict[str, tuple[Experiment, ...]] = {}
+    draft_switches: SwitchStudy | None = None  # the same of the draft
+    # arms once more, whose kernels note when their blocks work; compared with no other
+    stamp_arms: tuple[Arm, ...] = ()
     seed: int = 0
     samples: int = 800  # passes an arm, at least
     lengths: tuple[int, ...] = ANCHOR_LENGTHS
@@ -112,7 +126,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def built_arms(self) -> tuple[Arm, ...]:
         """Every arm that is built and timed, but for the A/A arm."""
-        return (*self.arms, *self.switch_arms)
+        return (*self.arms, *self.switch_arms, *self.stamp_arms)
 
     def asked(self, arm: str) -> tuple[Experiment, ...]:
         """The experiments that are asked of `arm`: all, or those of its switches."""
@@ -127,6 +141,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
             self,
             arms=tuple(arm for arm in self.arms if arm.name in arms),
             switch_arms=tuple(arm for arm in self.switch_arms if arm.name in arms),
+            stamp_arms=tuple(arm for arm in self.stamp_arms if arm.name in arms),
         )
 
     @property

@@ -60,19 +60,20 @@ class SwitchArms(msgspec.Struct, frozen=True, kw_only=True):
     """The arms, by name, between which one switch of a backend is turned."""
 
     name: str  # of the switch
-    only: str  # the arm with this switch on and all others off
-    without: str  # the arm with this switch off and all others on
+    only: str = ""  # the arm with this switch on and all others off; empty where idle
+    without: str = ""  # the arm with this switch off and all others on; as `only`
     toggles: str = ""
     kind: str = SwitchKind.OTHER
     bitwise: bool = False
     delayed: str = ""  # what the dose test delays, as `Experiment.delay`; empty: none
+    idle: str = ""  # why it changes nothing here, and has no arms; empty where it does
 
 
 class TakenApart(msgspec.Struct, frozen=True, kw_only=True):
     """A backend whose switches are told apart, and the arms that do so, by name."""
 
     backend: str
-    off: str  # the arm with every switch off
-    on: str  # the arm with every switch on
+    off: str  # the arm with every switch off that is not idle; empty where all are
+    on: str  # the arm with every switch on; as `off`
     switches: tuple[SwitchArms, ...]
     rebuilt: str = ""  # as `off`, built once more: what another build is worth

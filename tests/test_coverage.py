@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 
 from layerscope import coverage
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import Family, LayerSpec
-from layerscope.plugin import BackendSpec
+from layerscope.plugin import BackendSpec, DeviceFacts, Switch
 from layerscope.regions import Region
 from tests import handmade
 
@@ -64,3 +65,51 @@ def test_what_is_not_covered_cannot_be_declined() -> None:
         (Region.ATTENTION, Region.O_PROJ_ALL_REDUCE), "does not cover it"
     )
     assert coverage.declined(backend, SPEC) == {}
+
+
+SWITCHES = (
+    Switch(name="early", values=("on", "off"), toggles="when"),
+    Switch(name="fused", values=("on", "off"), toggles="how many"),
+)
+DEVICE = DeviceFacts(type="cuda", name="Paper GPU", processors=132)
+
+
+def test_idle_switches_are_those_that_the_backend_names() -> None:
+    """For the layer and the device, in the order of its switches."""
+    plain = replace(BACKEND, switches=SWITCHES)
+    assert coverage.idle_switches(plain, SPEC, DEVICE) == {}
+    backend = replace(
+        plain,
+        idle=lambda spec, device: {
+            "fused": f"it takes 8 rows, not {spec.rows}",
+            "early": f"it needs 133 processors, not {device.processors}",
+        },
+    )
+    assert list(coverage.idle_switches(backend, SPEC, DEVICE).items()) == [
+        ("early", "it needs 133 processors, not 132"),
+        ("fused", "it takes 8 rows, not 64"),
+    ]
+
+
+def test_a_draft_has_idle_switches_of_its_own() -> None:
+    """None where nothing is said of drafts."""
+    draft = DraftSpec(model="paper", vocab_size=64)
+    backend = replace(
+        BACKEND, switches=SWITCHES, idle=lambda *_: {"fused": "it has few rows"}
+    )
+    assert coverage.idle_switches(backend, draft, DEVICE) == {}
+    backend = replace(
+        backend, idle_in_draft=lambda spec, _: {"early": f"{spec.tokens} tokens"}
+    )
+    assert coverage.idle_switches(backend, draft, DEVICE) == {"early": "5 tokens"}
+
+
+def test_where_no_region_is_its_own_all_switches_are_idle() -> None:
+    """The backend is not asked: nothing of it is built."""
+    left = partial(dict.fromkeys(SPEC.regions, "runs 8 rows"))
+    backend = replace(left, switches=SWITCHES, idle=lambda *_: {})
+    why = "no region runs on reference, which runs 8 rows, not 64"
+    assert coverage.idle_switches(backend, SPEC, DEVICE) == {
+        "early": why,
+        "fused": why,
+    }

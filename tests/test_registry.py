@@ -292,27 +292,6 @@ def test_what_is_no_backend_is_refused(install: Install) -> None:
         registry.load("fused")
 
 
-def test_switches_that_exist_are_no_reason_against_an_arm() -> None:
-    """Any allowed value, and those that are not set."""
-    assert registry.check_switches(Arm(backend="paper"), paper()) == []
-    arm = Arm(backend="paper", switches={"pdl": "stock", "split": "2"})
-    assert registry.check_switches(arm, paper()) == []
-
-
-def test_every_wrong_switch_is_a_reason() -> None:
-    """Unknown names and unknown values, all at once."""
-    switches = {"pdl": "maybe", "early": "on", "split": "1"}
-    assert registry.check_switches(
-        Arm(backend="paper", switches=switches), paper()
-    ) == [
-        "needs pdl to be one of on, off, stock, not maybe",
-        "has no switch early; it has pdl, split",
-    ]
-    assert registry.check_switches(
-        Arm(backend="reference", switches={"pdl": "on"}), BACKEND
-    ) == ["has no switch pdl; it has none"]
-
-
 class NoChecks:
     """Stands for a check that fails."""
 
@@ -372,6 +351,7 @@ def test_a_backend_that_covers_a_layer_runs_all_of_it(
     assert made.context.problem is problem
     assert made.context.switches == {"pdl": "on", "split": "2"}
     assert made.context.waits.abort.tolist() == [0]
+    assert made.context.waits is found.waits
     assert found.steps == dict.fromkeys(ALL, made.step)
     assert found.decisions == tuple(
         Decision(arm="paper:split=2", region=region, backend="paper") for region in ALL
@@ -462,3 +442,73 @@ def test_a_fallback_that_declines_is_a_bug_that_is_told(
     monkeypatch.setattr(ReferenceBuilt, "plan", lambda *_: None)
     with pytest.raises(BackendError, match="fallback reference declined the step"):
         dispatched(install, problem, paper({}))
+
+
+class PaperWhole:
+    """A step that runs the layer at once."""
+
+    why_whole = "compiled as one graph"
+
+    def run_layer(self, pass_index: int) -> None:
+        """Enqueue nothing."""
+
+    def expert_ids(self, pass_index: int) -> Tensor | None:  # noqa: ARG002
+        """No experts."""
+        return None
+
+    def layer_bytes(self) -> int | None:
+        """No bytes."""
+        return None
+
+
+class WholeBuilt:
+    """Runs the layer at once, whatever the step."""
+
+    device_bytes = 0
+
+    def plan(self, shape: StepShape) -> PaperWhole:  # noqa: ARG002
+        """Always."""
+        return PaperWhole()
+
+
+def test_a_whole_step_of_all_regions_runs_them(
+    install: Install, problem: Problem
+) -> None:
+    """None is told apart, and each decision says why."""
+    found = dispatched(install, problem, replace(paper(), build=lambda _: WholeBuilt()))
+    assert isinstance(found.whole, PaperWhole)
+    assert {(d.backend, d.reason) for d in found.decisions} == {
+        ("paper", "counted as other: compiled as one graph")
+    }
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ({Region.MOE: "runs 4 rows"}, "moe to the fallback (runs 4 rows)"),
+        (
+            {Region.ATTENTION: "runs 4 rows", Region.MOE: "runs 4 rows"},
+            "attention and moe to the fallback (runs 4 rows)",
+        ),
+    ],
+)
+def test_a_whole_step_may_leave_no_region(
+    install: Install, problem: Problem, left: dict[Region, str], told: str
+) -> None:
+    """It would run what the run says ran on the fallback."""
+    backend = replace(paper(), build=lambda _: WholeBuilt(), declines=lambda _: left)
+    with pytest.raises(BackendError) as raised:
+        dispatched(install, problem, backend)
+    assert str(raised.value) == (
+        f"backend paper runs the layer whole, and leaves {told}, which would not run; "
+        "tell its author"
+    )
+
+
+def test_what_tells_idle_switches_without_a_mapping_is_refused(
+    problem: Problem,
+) -> None:
+    """Before anything is made."""
+    backend = replace(paper(), idle=lambda *_: None)  # type: ignore[arg-type]
+    (reason,) = registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU)
+    assert reason.startswith("cannot be checked (TypeError: ")

@@ -21,11 +21,12 @@ from layerscope.run import (
     HEADER_FILE,
     KERNELS_FILE,
     SAMPLES_FILE,
+    STAMPS_FILE,
     RunWriter,
     load,
 )
-from layerscope.run_header import FORMAT_VERSION
-from layerscope.schema import EDGES, KERNELS, SAMPLES, empty
+from layerscope.run_header import FORMAT_VERSION, IdleSwitch
+from layerscope.schema import EDGES, KERNELS, SAMPLES, STAMPS, empty
 from tests import handmade
 
 
@@ -118,6 +119,30 @@ def test_edges_are_kept_beside_the_kernels(tmp_path: Path) -> None:
     assert_frame_equal(run.edges, edges)
     (tmp_path / EDGES_FILE).unlink()
     assert_frame_equal(load(tmp_path).edges, empty(EDGES))
+
+
+def test_stamps_are_kept_where_there_are_some(tmp_path: Path) -> None:
+    """A run without them has no file of them, and loads as one of no stamps."""
+    stamps = pl.DataFrame(
+        {
+            "arm": ["a, with stamps"] * 2,
+            "reading": [0, 0],
+            "role": ["qkv"] * 2,
+            "block": [0, 1],
+            "begun_ns": [0, None],
+            "waited_ns": [10, None],
+            "triggered_ns": [20, None],
+            "ended_ns": [30, None],
+        },
+        schema=STAMPS,
+    )
+    writer = RunWriter(tmp_path, handmade.header())
+    writer.checkpoint()
+    assert not (tmp_path / STAMPS_FILE).exists()
+    assert_frame_equal(load(tmp_path).stamps, empty(STAMPS))
+    writer.set_stamps(stamps)
+    assert_frame_equal(writer.finish("complete").stamps, stamps)
+    assert_frame_equal(load(tmp_path).stamps, stamps)
 
 
 def test_a_frame_of_another_shape_is_refused(tmp_path: Path) -> None:
@@ -303,6 +328,33 @@ def test_a_run_of_version_1_is_one_of_a_layer(folder: Path) -> None:
     assert loaded.header.study == handmade.header().study
     assert loaded.header.format_version == FORMAT_VERSION
     assert loaded.draft is None
+
+
+def test_a_run_without_idle_switches_has_none(folder: Path) -> None:
+    """One that was written before there was such a field."""
+    edit(folder, lambda header: header.pop("idle_switches"))
+    assert load(folder).header.idle_switches == []
+
+
+def test_idle_switches_are_kept(tmp_path: Path) -> None:
+    """As they were told."""
+    idle = IdleSwitch(backend="fused", switch="early", reason="there are no experts")
+    path = handmade.write(tmp_path / "run", idle_switches=[idle])
+    assert load(path).header.idle_switches == [idle]
+
+
+def test_the_rows_of_an_arm_can_be_taken_out_again(tmp_path: Path) -> None:
+    """Those of others stay."""
+    writer = RunWriter(tmp_path / "run", handmade.header())
+    writer.add_samples(handmade.samples())
+    writer.add_kernels(handmade.kernels())
+    writer.forget(["fused", "no such arm"])
+    run = writer.finish("complete")
+    others = pl.col("arm") != "fused"
+    assert_frame_equal(run.samples, handmade.samples().filter(others))
+    assert_frame_equal(
+        run.kernels, handmade.kernels().filter(others), check_row_order=False
+    )
 
 
 def test_the_draft_of_a_run_is_loaded_with_it(folder: Path) -> None:

@@ -10,12 +10,14 @@ from polars.testing import assert_frame_equal
 
 from layerscope.errors import RecordError
 from layerscope.schema import (
+    EDGES,
     KERNELS,
     NULLABLE,
     PASS_SHARES,
     PLACED_KERNELS,
     RANGES,
     SAMPLES,
+    STAMPS,
     TRACE_CALLS,
     TRACE_KERNELS,
     TRACE_RANGES,
@@ -25,7 +27,7 @@ from layerscope.schema import (
 )
 
 SCHEMAS = (
-    *(KERNELS, SAMPLES, RANGES, PASS_SHARES),
+    *(KERNELS, SAMPLES, EDGES, STAMPS, RANGES, PASS_SHARES),
     *(TRACE_KERNELS, TRACE_CALLS, TRACE_RANGES, PLACED_KERNELS),
 )
 SMALL: Schema = {"name": pl.String(), "start_ns": pl.Int64(), "role": pl.String()}

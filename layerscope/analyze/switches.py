@@ -103,6 +103,7 @@ class Mechanisms:
     backend: str
     arms: tuple[ArmOfSwitches, ...]
     effects: tuple[SwitchEffect, ...]
+    """Of switches that are not idle."""
 
     together: Together | None
     """None where an arm is missing, or there is one switch only."""
@@ -110,6 +111,9 @@ class Mechanisms:
     builds: Estimate | None
     """How much longer a pass of the second build of the arm with all switches off is
     than of the first; None where there is none."""
+
+    idle: tuple[SwitchArms, ...] = ()
+    """Switches that change nothing here, and have no arms."""
 
 
 def mechanisms(run: Run, floor_ns: float) -> tuple[Mechanisms, ...]:
@@ -142,12 +146,13 @@ class _Reading:
         if builds is not None:
             ends = builds.difference.low, builds.difference.high
             self._floor_ns = max(self._study_floor_ns, *map(abs, ends))
-        effects = tuple(self._effect(apart, switch) for switch in apart.switches)
+        turned = [switch for switch in apart.switches if not switch.idle]
+        effects = tuple(self._effect(apart, switch) for switch in turned)
         names = [
             apart.off,
             apart.rebuilt,
-            *(switch.only for switch in apart.switches),
-            *(switch.without for switch in apart.switches),
+            *(switch.only for switch in turned),
+            *(switch.without for switch in turned),
             apart.on,
         ]
         arms = [name for name in dict.fromkeys(names) if name in self._sampled]
@@ -157,6 +162,7 @@ class _Reading:
             effects=effects,
             together=self._together(apart),
             builds=None if builds is None else builds.difference,
+            idle=tuple(switch for switch in apart.switches if switch.idle),
         )
 
     def _effect(self, apart: TakenApart, switch: SwitchArms) -> SwitchEffect:
@@ -237,7 +243,7 @@ class _Reading:
         )
 
     def _together(self, apart: TakenApart) -> Together | None:
-        alone = [switch.only for switch in apart.switches]
+        alone = [switch.only for switch in apart.switches if not switch.idle]
         if len(alone) < 2 or not self._sampled.issuperset(  # noqa: PLR2004 (a sum)
             {apart.off, apart.on, *alone}
         ):

@@ -115,6 +115,14 @@ class ProfileOptions(LayerOptions):
             "each.",
         ),
     ] = False
+    stamps: Annotated[
+        bool,
+        typer.Option(
+            "--stamps",
+            help="Also run every arm with kernels that note when each of their blocks "
+            "waits and works, where its backend can.",
+        ),
+    ] = False
     no_draft: Annotated[
         bool,
         typer.Option(

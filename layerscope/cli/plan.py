@@ -12,6 +12,7 @@ from layerscope import coverage, registry
 from layerscope.cli.arms import parse_arms
 from layerscope.cli.each_switch import with_each_switch
 from layerscope.cli.options import LayerOptions, ProfileOptions
+from layerscope.cli.stamps import with_stamps
 from layerscope.errors import BackendError, InputError
 from layerscope.experiment import ALL, PASSES, Experiment, usual
 from layerscope.graphs.device import facts
@@ -101,8 +102,12 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         time_budget_s=options.time_budget,
     )
     if options.each_switch:
-        study = with_each_switch(study)
-        optional |= {arm.name for arm in study.switch_arms}
+        study = with_each_switch(study, facts(device))
+        of_draft = study.draft_switches.arms if study.draft_switches else ()
+        optional |= {arm.name for arm in (*study.switch_arms, *of_draft)}
+    if options.stamps:
+        study = with_stamps(study)
+        optional |= {arm.name for arm in study.stamp_arms}
     return Plan(
         study=study,
         spec=spec,

@@ -13,6 +13,7 @@ class Topic(StrEnum):
     ANCHORS = "One pass"
     LEDGER = "Where the change comes from"
     SWITCHES = "Switches, one by one"
+    BLOCKS = "Waiting and work of blocks"
     TIMELINE = "Timeline of the median pass"
     SHARES = "Regions"
     SAMPLES = "Distribution of passes"
@@ -30,6 +31,7 @@ _TOPICS: Final = {
     "switch": Topic.SWITCHES,
     "switch_arm": Topic.SWITCHES,
     "dose_ns": Topic.SWITCHES,
+    "handover_ns": Topic.BLOCKS,
     "gap_ns": Topic.TIMELINE,
     "lead_ns": Topic.TIMELINE,
     "duration_mean_ns": Topic.SHARES,

@@ -10,12 +10,18 @@ from layerscope.report.bounds import bounds_notes
 from layerscope.report.document import Fact, Report
 from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
-from layerscope.report.fallbacks import fallback_notes, idle_arms, idle_headline
+from layerscope.report.fallbacks import (
+    fallback_notes,
+    idle_arms,
+    idle_headline,
+    idle_switch_notes,
+)
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.limits import role_notes
 from layerscope.report.measures import Measures, measures
 from layerscope.report.observed import observed_report
 from layerscope.report.region_names import region_name
+from layerscope.report.stamps import stamp_notes
 from layerscope.report.switches import switch_headlines, switch_notes
 from layerscope.report.tables import against, tables, unfused_notes, why_unjudged
 from layerscope.report.verdicts import early_notes, verdicts
@@ -109,6 +115,7 @@ def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
     for found in measured.ledgers.values():
         yield from ledger_notes(found)
     yield from switch_notes(measured.mechanisms)
+    yield from stamp_notes(measured.stamped)
     yield from early_notes(measured.diagnoses)
     yield from experiment_notes(header, measured.knocked)
     yield from bounds_notes(header)
@@ -121,6 +128,7 @@ def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:
             yield f"{arm}: unknown whether it differs: {comparison.reason}"
     yield from _notes_on_regions(header, measured)
     yield from fallback_notes(header)
+    yield from idle_switch_notes(header, measured.arms)
 
 
 def _notes_on_regions(header: RunHeader, measured: Measures) -> Iterator[str]:

@@ -19,7 +19,11 @@ from layerscope.report.document import (
     Table,
 )
 from layerscope.report.facts import floor_text
-from layerscope.report.fallbacks import idle_arms, idle_headline
+from layerscope.report.fallbacks import (
+    idle_arms,
+    idle_headline,
+    idle_switch_notes,
+)
 from layerscope.report.ledger import headline, ledger_notes, ledger_tables
 from layerscope.report.observed_runs import compare_observed_arms
 from layerscope.report.tables import against, change_cell, unfused_notes
@@ -83,6 +87,7 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
         notes=(
             *unfused_notes(header, arms),
             *(f"{arm} {each.told}" for arm, each in idle.items() if arm in arms),
+            *idle_switch_notes(header, arms),
             *ledger_notes(found),
         ),
         warnings=partial_warnings(run),

@@ -1,6 +1,6 @@
-"""Which regions of an arm ran on another backend, and arms of which all did."""
+"""What an arm did not do: regions that ran elsewhere, switches that change nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from layerscope.report.document import Fact
@@ -68,6 +68,25 @@ def fallback_notes(header: RunHeader) -> Iterator[str]:
                 f"{decision.arm}: {region_name(decision.region)} ran on "
                 f"{decision.backend} ({decision.reason})"
             )
+
+
+def idle_switch_notes(header: RunHeader, arms: Collection[str]) -> Iterator[str]:
+    """Of each of `arms`: its switches that change nothing, at whatever values.
+
+    Not of arms that ran nothing of their own, whose every switch does.
+    """
+    nothing = idle_arms(header)
+    for arm in header.study.arms:
+        if arm.name not in arms or arm.name in nothing:
+            continue
+        by_reason: dict[str, list[str]] = {}
+        for each in header.idle_switches:
+            if each.backend == arm.backend:
+                by_reason.setdefault(each.reason, []).append(each.switch)
+        for reason, switches in by_reason.items():
+            verb = "changes" if len(switches) == 1 else "change"
+            names = " and ".join(filter(None, (", ".join(switches[:-1]), switches[-1])))
+            yield f"{arm.name}: {names} {verb} nothing here: {reason}"
 
 
 def _decisions(header: RunHeader, arm: str) -> list[Decision]:

@@ -16,6 +16,7 @@ from layerscope.analyze.knockouts import KnockOut, knock_outs
 from layerscope.analyze.ledger import ledger_of
 from layerscope.analyze.role_reads import RoleReads, role_reads
 from layerscope.analyze.shares import region_shares, region_table
+from layerscope.analyze.stamps import StampedPass, stamped_passes
 from layerscope.analyze.statistics import (
     ANCHOR,
     Comparison,
@@ -113,6 +114,9 @@ class Measures:
     mechanisms: tuple[Mechanisms, ...]
     """Of every backend whose switches are told apart."""
 
+    stamped: tuple[StampedPass, ...]
+    """Of every arm whose blocks have noted when they worked."""
+
     diagnoses: dict[str, Diagnosis]
     """Of every measured arm but the A/A arm."""
 
@@ -188,6 +192,7 @@ def measures(run: Run, reads: Sequence[ReadCost] = ()) -> Measures:
         what_ifs={arm: what_ifs(run.header, times, arm) for arm in measured},
         knocked={arm: knock_outs(run.header, times, arm) for arm in measured},
         mechanisms=mechanisms(run, floor_ns),
+        stamped=stamped_passes(run, floor_ns),
         diagnoses={arm: diagnosis_of(swept, arm) for arm in measured},
         role_reads={
             arm: found for arm in measured if (found := role_reads(swept, arm, reads))
@@ -196,8 +201,9 @@ def measures(run: Run, reads: Sequence[ReadCost] = ()) -> Measures:
 
 
 def _of_arms(run: Run, arms: Sequence[str]) -> Run:
-    """`run` without the rows of arms that are there for their switches only."""
-    if not run.header.study.switch_arms:
+    """`run` without the rows of arms that are there for switches or stamps only."""
+    study = run.header.study
+    if not (study.switch_arms or study.stamp_arms):
         return run
     compared = pl.col("arm").is_in(arms)
     return replace(

@@ -1,6 +1,7 @@
 """The switches of backends, one by one: what each does, and whether overlap does it."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from layerscope.analyze.doses import DoseTest, Rise
@@ -31,6 +32,7 @@ _SWITCHES: Final = (
     Column("kernels", "kernels", Kind.TEXT),
     Column("bits", "outputs", Kind.TEXT),
 )
+_IDLE: Final = Column("idle", "changes nothing here", Kind.TEXT)
 _TWINS: Final = (
     Column("switch", "switch", Kind.TEXT),
     Column("kind", "changes", Kind.TEXT),
@@ -49,30 +51,40 @@ _CLEAR: Final = (Verdict.FASTER, Verdict.SLOWER)
 def switch_tables(found: Iterable[Mechanisms]) -> Iterator[Table]:
     """Of every backend taken apart: its switches, its arms, and tests of overlap."""
     for each in found:
-        kernels = {arm.arm: arm.kernels for arm in each.arms}
-        yield Table(
-            title=f"switches of {each.backend}, change that each makes",
-            columns=_SWITCHES,
-            rows=tuple(
-                (
-                    effect.switch.name,
-                    _change(effect.added.change),
-                    _change(effect.last.change),
-                    _kernels(
-                        kernels.get(effect.added.off), kernels.get(effect.added.on)
-                    ),
-                    _bits(effect),
-                )
-                for effect in each.effects
-            ),
-        )
-        yield Table(
-            title=f"arms of the switches of {each.backend}, change against all off",
-            columns=_ARMS,
-            rows=tuple(_arm(arm) for arm in each.arms),
-        )
+        yield _switch_table(each)
+        if each.arms:
+            yield Table(
+                title=f"arms of the switches of {each.backend}, change against all off",
+                columns=_ARMS,
+                rows=tuple(_arm(arm) for arm in each.arms),
+            )
         yield from _twin_tables(each)
         yield from _dose_tables(each)
+
+
+def _switch_table(found: Mechanisms) -> Table:
+    """A row a switch; those that are idle last, with the reason instead of figures."""
+    kernels = {arm.arm: arm.kernels for arm in found.arms}
+    plain = Table(
+        title=f"switches of {found.backend}, change that each makes",
+        columns=_SWITCHES,
+        rows=tuple(
+            (
+                effect.switch.name,
+                _change(effect.added.change),
+                _change(effect.last.change),
+                _kernels(kernels.get(effect.added.off), kernels.get(effect.added.on)),
+                _bits(effect),
+            )
+            for effect in found.effects
+        ),
+    )
+    if not found.idle:
+        return plain
+    rows = [(*row, None) for row in plain.rows]
+    gap = (None,) * (len(_SWITCHES) - 1)
+    idle = [(switch.name, *gap, switch.idle) for switch in found.idle]
+    return replace(plain, columns=(*_SWITCHES, _IDLE), rows=(*rows, *idle))
 
 
 def _arm(arm: ArmOfSwitches) -> tuple[Cell, ...]:
@@ -216,10 +228,11 @@ def switch_notes(found: Iterable[Mechanisms]) -> Iterator[str]:
     told = list(found)
     if not told:
         return
-    yield (
-        "a switch alone is turned on where all others are off; beside all others it is "
-        "turned on last, which is what leaving it out would cost"
-    )
+    if any(each.effects for each in told):
+        yield (
+            "a switch alone is turned on where all others are off; beside all others "
+            "it is turned on last, which is what leaving it out would cost"
+        )
     if any(effect.added.serial or effect.last.serial for effect in _effects(told)):
         yield (
             "without programmatic edges every kernel starts after the one before has "

@@ -17,6 +17,7 @@ from layerscope.report.fallbacks import Idle, idle_arms, own_regions
 from layerscope.report.ledger import ledger_tables
 from layerscope.report.limits import role_tables, speeds_table
 from layerscope.report.measures import Measures
+from layerscope.report.stamps import stamp_tables
 from layerscope.report.switches import switch_tables
 from layerscope.report.verdicts import early_tables
 from layerscope.report.work import noun
@@ -83,6 +84,7 @@ def tables(run: Run, measured: Measures) -> tuple[Table, ...]:
         ),
         *switch_tables(measured.mechanisms),
         *early_tables(measured.diagnoses),
+        *stamp_tables(measured.stamped),
         *what_if_tables(measured.what_ifs),
         *knock_out_tables(measured.knocked, measured.regions),
         *bounds_table(header, measured.anchors),

@@ -23,7 +23,7 @@ from layerscope.runner.body import body_of
 from layerscope.runner.editing import Needed, changed, edited, whole
 from layerscope.runner.first_runs import Ahead, KnownRuns
 from layerscope.runner.setting import RunnerOptions
-from layerscope.runner.workload import Recipe, Workload
+from layerscope.runner.workload import ReadStamps, Recipe, Workload
 from layerscope.study import Graphs, Study
 
 WARM_LAUNCHES: Final = 2
@@ -55,11 +55,13 @@ class Bench:
     """By arm: those on its graph that are measured; none before they were tried."""
 
     recipe: Recipe | KnownRuns | None = None
-    """How another process makes the same workload, or what was found there before; None
-    where it cannot."""
+    """How another process makes the workload, or what it found; None: it cannot."""
 
     ahead: Ahead | None = None
     """A process that makes it already, to try edited graphs first."""
+
+    read_stamps: ReadStamps | None = None
+    """None where no arm has stamps."""
 
     replays: dict[tuple[str, int], Replay] = field(default_factory=dict)
     """Of the current capture, by arm name and length."""

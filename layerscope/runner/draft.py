@@ -17,7 +17,7 @@ class DraftWorkload:
     """A draft's problem and the arms that were built for it; see `Workload`."""
 
     def __init__(self, problem: DraftProblem, arms: dict[str, DispatchedDraft]) -> None:
-        """Take `arms` by name; the A/A arm shares the build of the arm it repeats."""
+        """Take `arms` by name; an A/A arm that is not there is the arm it repeats."""
         self._problem = problem
         self._arms = arms
 
@@ -52,6 +52,10 @@ class DraftWorkload:
         backend = self._dispatched(arm).backend
         return Allowed(waits=backend.waits, pdl_safe=backend.pdl_safe)
 
+    def abort(self, arm: str) -> Tensor:
+        """That of the arm's build."""
+        return self._dispatched(arm).waits.abort
+
     @property
     def error_name(self) -> str:
         """What `error` measures."""
@@ -68,6 +72,8 @@ class DraftWorkload:
     def region_bytes(self) -> Iterator[RegionBytes]:
         """Touched bytes of every arm beside the required ones."""
         for arm, dispatched in self._arms.items():
+            if arm.endswith(AA_SUFFIX):
+                continue
             yield RegionBytes(
                 arm=arm,
                 region=Region.DRAFT,
@@ -86,4 +92,4 @@ class DraftWorkload:
             )
 
     def _dispatched(self, arm: str) -> DispatchedDraft:
-        return self._arms[arm.removesuffix(AA_SUFFIX)]
+        return self._arms.get(arm) or self._arms[arm.removesuffix(AA_SUFFIX)]

@@ -24,10 +24,11 @@ from layerscope.runner.bench import open_bench
 from layerscope.runner.draft import DraftWorkload
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
+from layerscope.runner.idle import idle_switches
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import Setting, finish
 from layerscope.runner.workload import Recipe
-from layerscope.study import Study
+from layerscope.study import Arm, Study, SwitchStudy
 
 DRAFT_SHARE: Final = 0.3
 """Part of a study's time budget that is its draft's."""
@@ -58,17 +59,18 @@ def draft_study(study: Study) -> DraftStudy | None:
     spec = study.draft
     if spec is None or all(load(arm.backend).build_draft is None for arm in study.arms):
         return None
+    switches = study.draft_switches or SwitchStudy()
     return DraftStudy(
         msgspec.structs.replace(
             study,
             spec=spec,
             draft=None,
             experiments=tuple(one for one in study.experiments if not one.without),
-            # delays name roles of the layer's kernels
-            switch_experiments={
-                arm: tuple(one for one in asked if not one.delay)
-                for arm, asked in study.switch_experiments.items()
-            },
+            taken_apart=switches.taken_apart,
+            switch_arms=switches.arms,
+            switch_experiments=switches.experiments,
+            draft_switches=None,
+            stamp_arms=(),  # its kernels note nothing
             steps=_STEPS,
             time_budget_s=study.time_budget_s * DRAFT_SHARE,
         ),
@@ -91,7 +93,10 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
     """
     study = draft.study
     folder = setting.options.output / DRAFT_FOLDER
-    writer = RunWriter(folder, setting.header(study))
+    header, facts = setting.header(study), setting.environment.device
+    with_draft = [arm for arm in study.arms if load(arm.backend).build_draft]
+    header.idle_switches = idle_switches(with_draft, draft.spec, facts)
+    writer = RunWriter(folder, header)
     is_edited = bool(study.experiments) and has_cuda_bindings(setting.device)
     with partial_on_failure(writer), getting_ready(is_wanted=is_edited) as ahead:
         writer.checkpoint()
@@ -152,7 +157,8 @@ def _build(
     An arm without one would be the fallback's arm once more.
     """
     built: dict[str, DispatchedDraft] = {}
-    for arm in study.built_arms:
+
+    def build(arm: Arm) -> None:
         setting.progress.phase(f"building the draft of {arm.name}", 1)
         made = setting.build(arm, partial(dispatch_draft, arm, problem))
         if isinstance(made, str):
@@ -162,11 +168,15 @@ def _build(
         else:
             built[arm.name] = made
         setting.progress.advance()
+
+    for arm in study.built_arms:
+        build(arm)
     kept = study.keeping(built)
     if not kept.arms:
         msg = "no arm has a draft for this step; leave it out: --no-draft"
         raise BackendError(msg)
     header.builds = [dispatched.build for dispatched in built.values()]
     header.w2_reads = {name: one.step.w2_reads for name, one in built.items()}
+    build(kept.all_arms[-1])
     header.study = kept
     return DraftWorkload(problem, built)

@@ -10,7 +10,7 @@ from layerscope.errors import (
     RecordError,
 )
 from layerscope.graphs.memory import is_out_of_memory, out_of_memory
-from layerscope.run import FILES, RunWriter, load
+from layerscope.run import FILES, STAMPS_FILE, RunWriter, load
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _end(writer: RunWriter, reason: str) -> None:
         writer.finish("partial", reason)
     with suppress(InputError, RecordError):  # then not even the header was written
         if load(writer.path).samples.is_empty():
-            for name in FILES:
+            for name in (*FILES, STAMPS_FILE):
                 (writer.path / name).unlink(missing_ok=True)
     with suppress(OSError):  # not empty: samples are kept there
         writer.path.rmdir()

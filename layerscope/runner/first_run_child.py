@@ -17,7 +17,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from layerscope.errors import LayerscopeError, describe
+from layerscope.errors import LayerscopeError, MeasurementError, describe
 from layerscope.experiment import Experiment
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
@@ -31,6 +31,7 @@ from layerscope.runner.first_runs import (
     Order,
 )
 from layerscope.runner.outputs import kept, why_other
+from layerscope.runner.waits import GAVE_UP, has_given_up
 from layerscope.runner.workload import Workload
 
 Say: TypeAlias = Callable[[Message], None]
@@ -173,9 +174,15 @@ class _Elsewhere:
         )
 
     def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
-        """What a replay gives."""
+        """What a replay gives.
+
+        Raises:
+            MeasurementError: it is not the arm's work.
+        """
         replay.launch()
         self._player.wait()
+        if has_given_up(self._workload, arm):
+            raise MeasurementError(GAVE_UP)
         return self._workload.outputs(arm, self._passes)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import torch
 
+from layerscope.arm_switches import check_switches
 from layerscope.errors import InputError, LayerscopeError, MeasurementError
 from layerscope.graphs import device as devices
 from layerscope.graphs.memory import check_memory
@@ -18,7 +19,7 @@ from layerscope.layers.checkpoint import load_layer
 from layerscope.layers.families import estimate_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
-from layerscope.registry import Dispatched, check_switches, dispatch, reasons
+from layerscope.registry import Dispatched, dispatch, reasons
 from layerscope.registry import load as load_backend
 from layerscope.run import Run, RunWriter, load
 from layerscope.run_header import RunHeader
@@ -33,6 +34,7 @@ from layerscope.runner.drafting import (
 )
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
+from layerscope.runner.idle import idle_switches
 from layerscope.runner.layer import LayerWorkload
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
@@ -117,6 +119,7 @@ def _profile_layer(
 ) -> Study:
     """Measure the layer; the study with the arms that were."""
     header = setting.header(study)
+    header.idle_switches = idle_switches(study.arms, spec, setting.environment.device)
     header.warnings += [f"left out {arm}" for arm in setting.options.left_out]
     writer = RunWriter(setting.options.output, header)
     is_edited = bool(study.experiments) and has_cuda_bindings(setting.device)
@@ -132,7 +135,7 @@ def _profile_layer(
             header.study = msgspec.structs.replace(header.study, draft=None)
         recipe = _recipe(study, setting)
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
-        bench.ahead = ahead
+        bench.ahead, bench.read_stamps = ahead, workload.read_stamps
         run_phases(bench, setting.recorder)
         if study.experiments:
             bound(bench, spec)
@@ -218,7 +221,8 @@ def _build(
 ) -> LayerWorkload:
     """Build every arm and note what was built, and what was not, in the header."""
     arms: dict[str, Dispatched] = {}
-    for arm in study.built_arms:
+    again = study.all_arms[-1]
+    for arm in (*study.built_arms, again):
         setting.progress.phase(f"building {arm.name}", 1)
         built = setting.build(arm, partial(dispatch, arm, problem))
         if isinstance(built, str):
@@ -227,8 +231,9 @@ def _build(
             arms[arm.name] = built
         setting.progress.advance()
     header.study = study.keeping(arms)
-    header.builds = [dispatched.build for dispatched in arms.values()]
-    header.decisions = [d for arm in arms.values() for d in arm.decisions]
+    told = [built for name, built in arms.items() if name != again.name]
+    header.builds = [built.build for built in told]
+    header.decisions = [decision for built in told for decision in built.decisions]
     workload = LayerWorkload(problem, arms)
     header.distinct_experts = workload.distinct_experts
     return workload

@@ -1,6 +1,6 @@
 """The layer as a workload: every arm runs the same problem, region by region."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 
 import torch
@@ -25,7 +25,7 @@ class LayerWorkload:
     """One layer's problem and the arms that were built for it; see `Workload`."""
 
     def __init__(self, problem: Problem, arms: dict[str, Dispatched]) -> None:
-        """Take `arms` by name; the A/A arm shares the build of the arm it repeats."""
+        """Take `arms` by name; an A/A arm that is not there is the arm it repeats."""
         self._problem = problem
         self._arms = arms
         self._required = _required_sums(problem)
@@ -98,6 +98,22 @@ class LayerWorkload:
             pdl_safe=backend.pdl_safe,
         )
 
+    def abort(self, arm: str) -> Tensor:
+        """That of the arm's build."""
+        return self._dispatched(arm).waits.abort
+
+    def read_stamps(self, arm: str) -> Mapping[str, Tensor]:
+        """What the blocks of its kernels noted, those of a fallback aside.
+
+        Raises:
+            BackendError: its backend has said that they do, and they do not.
+        """
+        stamping = self._dispatched(arm).stamping
+        if stamping is None:
+            msg = f"{arm}: its step has no read_stamps, and it says that it has stamps"
+            raise BackendError(msg)
+        return stamping.read_stamps()
+
     @property
     def error_name(self) -> str:
         """What `error` measures."""
@@ -144,7 +160,7 @@ class LayerWorkload:
             )
 
     def _dispatched(self, arm: str) -> Dispatched:
-        return self._arms[arm.removesuffix(AA_SUFFIX)]
+        return self._arms.get(arm) or self._arms[arm.removesuffix(AA_SUFFIX)]
 
     def _required_by_region(self) -> dict[Region, int]:
         """Bytes each region of a pass must move, averaged over the drawn routing."""

@@ -15,6 +15,7 @@ from layerscope.runner.knockouts import CAPTURES, knock_out
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import is_recorded, record
 from layerscope.runner.rounds import Phase
+from layerscope.runner.stamps import note_stamps
 from layerscope.runner.switch_bits import check_bits
 from layerscope.runner.trials import (
     check_variants,
@@ -22,6 +23,7 @@ from layerscope.runner.trials import (
     try_experiments,
     try_waiting_arms,
 )
+from layerscope.runner.waits import trusting_waits
 from layerscope.study import FEWEST_CAPTURES
 
 _ANCHOR_SHARE: Final = 0.25
@@ -37,7 +39,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
     What the recorder costs is not calibrated where the header has it already.
 
     Raises:
-        BackendError: an arm is wrong.
+        BackendError: an arm is wrong, or its kernels gave up waiting.
         MeasurementError: the device cannot measure an arm.
         RecordError: the run cannot be written.
     """
@@ -60,11 +62,16 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         if capture == 0:
             _prepare_experiments(bench)
         until_s = min(bench.deadline_s, time.monotonic() + patience_s)
-        with bench.timed("anchors"):
+        place = f"capture {capture + 1}"
+        with bench.timed("anchors"), trusting_waits(bench, f"the anchors of {place}"):
             measure(bench, Phase(_ANCHOR, capture, until_s))
         if capture < CAPTURES:
-            with bench.timed("knock-outs"):
+            knocked = trusting_waits(bench, f"the knock-outs of {place}")
+            with bench.timed("knock-outs"), knocked:
                 knock_out(bench, capture)
+    if study.stamp_arms:
+        with bench.timed("stamps"), trusting_waits(bench, "the reading of stamps"):
+            note_stamps(bench)
     if recorder is not None:
         _record(bench, recorder)
     bench.release()
@@ -131,7 +138,8 @@ def _record(bench: Bench, recorder: Recorder) -> None:
         is_last = done == captures or bench.must_stop(done, FEWEST_CAPTURES)
         lengths = None if is_last else (bench.study.passes,)
         _fresh(bench, capture, lengths, partial(is_recorded, bench))
-        with bench.timed("recording"):
+        recorded = trusting_waits(bench, f"recorded capture {done}")
+        with bench.timed("recording"), recorded:
             record(bench, recorder, capture)
             bench.writer.checkpoint()
         if is_last:
@@ -140,5 +148,5 @@ def _record(bench: Bench, recorder: Recorder) -> None:
         with bench.timed("calibration"):
             calibrate_recorder(bench, recorder)
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
-    with bench.timed("anchors again"):
+    with bench.timed("anchors again"), trusting_waits(bench, "the anchors after it"):
         measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))

@@ -16,6 +16,7 @@ from layerscope.runner.bench import Bench
 from layerscope.runner.editing import planned
 from layerscope.runner.first_runs import FirstRun, Order, first_runs
 from layerscope.runner.outputs import kept, why_other
+from layerscope.runner.waits import GAVE_UP, has_given_up
 from layerscope.runner.workload import Recipe
 from layerscope.schema import EDGES
 
@@ -238,6 +239,8 @@ def _why_wrong(bench: Bench, arm: str, experiment: Experiment, passes: int) -> s
     if not experiment.without:
         workload.poison()
     _launch(bench, bench.replay(arm, experiment.name, passes))
+    if has_given_up(workload, arm):
+        return GAVE_UP
     after = workload.outputs(arm, passes)
     return why_other(before, after, None if experiment.without else workload.bound(arm))
 

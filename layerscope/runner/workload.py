@@ -1,7 +1,7 @@
 """What a bench measures, whoever made it: a layer, a draft, or foreign callables."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from torch import Tensor
@@ -9,6 +9,9 @@ from torch import Tensor
 from layerscope.graphs.edits import Allowed
 from layerscope.layers.feed import Feed
 from layerscope.run_header import RegionBytes
+
+ReadStamps: TypeAlias = Callable[[str], Mapping[str, Tensor]]
+"""What the blocks of a stamped arm's kernels noted, as `plugin.Stamping` says."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,12 @@ class Workload(Protocol):
 
     def allowed(self, arm: str) -> Allowed:
         """Which edits of its graph the arm's kernels stand."""
+
+    def abort(self, arm: str) -> Tensor | None:
+        """What the arm's kernels set once a wait has given up, as `Waits.abort`.
+
+        None where nothing of the arm knows of it.
+        """
 
     @property
     def error_name(self) -> str:

@@ -184,6 +184,9 @@ class PlantedWorkload:
         """No kernel waits for one beside it, and none may be left out."""
         return Allowed()
 
+    def abort(self, arm: str) -> None:
+        """None: no kernel waits for one beside it."""
+
     def required_bytes(self, step: int, passes: int) -> int:  # noqa: ARG002
         """Bytes of weights that count; the same at every step."""
         return passes * self._sizes.chunks * self._sizes.chunk_bytes

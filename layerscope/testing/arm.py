@@ -1,5 +1,6 @@
 """One arm of the backend under test, on one problem, with its fallback."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
@@ -106,6 +107,13 @@ class ArmUnderTest:
         self._replay.launch()
         self.wait()
         return tuple(tensor.clone() for tensor in self._results())
+
+    def read_stamps(self) -> Mapping[str, Tensor] | None:
+        """What its blocks noted in the last pass; None where no step notes anything."""
+        stamping = self._dispatched.stamping
+        self.wait()
+        with calling("read_stamps"):
+            return None if stamping is None else stamping.read_stamps()
 
     def wait(self) -> None:
         """Block until everything enqueued has finished."""

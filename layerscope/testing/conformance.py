@@ -23,6 +23,7 @@ from layerscope.testing.layer import footprint, values
 from layerscope.testing.layers import label, real_specs, tiny_specs
 from layerscope.testing.planning import build_and_plan
 from layerscope.testing.raising import BackendRaisedError
+from layerscope.testing.stamps import stamps
 from layerscope.testing.watch import is_same
 
 _PASSES: Final = 3
@@ -70,7 +71,7 @@ def check_backend(
     decides on the host alone and always alike; that each region writes what its
     signature says and nothing else; outputs, new KV rows and experts over several
     replays; that equal replays are equal bit for bit, also over the values of switches
-    that say so; and the tokens of its draft.
+    that say so or are idle, and with stamps; and the tokens of its draft.
 
     Args:
         backend: its name, found as ``layerscope profile`` finds it, or the spec itself.
@@ -161,6 +162,7 @@ class _Suite:
             kind = (spec.model.family, spec.dtype, spec.weight_dtype)
             arms = (default,) if kind in kinds else (default, *turned)
             with self._noting(label(spec)):
+                self._fail(label(spec), list(declaration.idle(backend, spec, here)))
                 if not self._leaves_all(spec) and self._check_layer(spec, arms):
                     ran.add(spec.model.family)
                     kinds.add(kind)
@@ -229,6 +231,8 @@ class _Suite:
     def _check_arms(self, problem: Problem, arms: Sequence[Arm]) -> None:
         """Check the arms one by one, and those against the first that must equal it."""
         bitwise = {switch.name for switch in self._backend.switches if switch.bitwise}
+        here = facts(self._device)
+        bitwise.update(coverage.idle_switches(self._backend, problem.spec, here))
         default: tuple[torch.Tensor, ...] = ()
         for arm in arms:
             where = f"{arm.name} on {label(problem.spec)}"
@@ -249,13 +253,19 @@ class _Suite:
         with ArmUnderTest(self._backend, arm, problem) as under_test:
             failures = list(footprint(under_test))
             failures = failures or list(values(under_test, self._backend.numerics))
-            return failures, under_test.replay(0)
+            outputs = under_test.replay(0)
+            if arm.stamps and not failures:
+                failures = list(stamps(under_test))
+            return failures, outputs
 
     def _check_draft(self, spec: LayerSpec, arms: Sequence[Arm]) -> None:
         asked = draft_of(spec)
         if asked is None or self._backend.build_draft is None:
             return
-        for arm in arms:
+        with self._noting(f"draft after {label(spec)}"):
+            wrong = list(declaration.idle(self._backend, asked, facts(self._device)))
+            self._fail(f"draft after {label(spec)}", wrong)
+        for arm in (arm for arm in arms if not arm.stamps):
             where = f"draft of {arm.name} after {label(spec)}"
             with self._noting(where):
                 failures = draft(self._backend, arm, asked, self._device)
@@ -276,8 +286,10 @@ def _hazards(backend: BackendSpec) -> list[str]:
 
 
 def _arms(backend: BackendSpec) -> Iterator[Arm]:
-    """The backend at its default switches, then with one of them turned."""
+    """At its default switches, with each value of each of them, and with stamps."""
     yield Arm(backend=backend.name)
     for switch in backend.switches:
         for value in switch.values[1:]:
             yield Arm(backend=backend.name, switches={switch.name: value})
+    if backend.stamps:
+        yield Arm(backend=backend.name, stamps=True)

@@ -5,15 +5,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from layerscope import registry
 from layerscope.environment import DeviceFacts
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import SIGNATURES, LayerSpec
 from layerscope.plugin import API_VERSION, BackendSpec, Switch
 from layerscope.testing.raising import calling
 from layerscope.testing.watch import OperatorLog, first_operators
+
+Spec = TypeVar("Spec")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _VALUE: Final = re.compile(r"[^,:=\s]+")
@@ -127,6 +130,43 @@ def declines(backend: BackendSpec, spec: LayerSpec) -> Iterator[str]:
             yield f"it declines {region}, which it does not cover"
         if not _is_line(why):
             yield f"it declines {region} for {why!r}, which is not one line of text"
+
+
+def idle(
+    backend: BackendSpec, spec: LayerSpec | DraftSpec, device: DeviceFacts
+) -> Iterator[str]:
+    """What is wrong with how `backend` tells which switches change nothing."""
+    names = {switch.name for switch in backend.switches}
+    if isinstance(spec, DraftSpec):
+        asked = backend.idle_in_draft, spec, device
+        yield from _wrong_idle("idle_in_draft", asked, names)
+    else:
+        yield from _wrong_idle("idle", (backend.idle, spec, device), names)
+
+
+def _wrong_idle(
+    what: str,
+    asked: tuple[Callable[[Spec, DeviceFacts], object] | None, Spec, DeviceFacts],
+    names: Collection[str],
+) -> Iterator[str]:
+    tell, spec, device = asked
+    if tell is None:
+        return
+    with calling(what), OperatorLog() as log:
+        found, again = tell(spec, device), tell(spec, device)
+    if log.names:
+        ran = ", ".join(first_operators(log.names))
+        yield f"{what} ran {ran}: it must not compute anything"
+    if not isinstance(found, Mapping):
+        yield f"{what} answered {found!r}: it must map switches to reasons"
+        return
+    if found != again:
+        yield f"{what} answered twice with two things"
+    for name, why in found.items():
+        if name not in names:
+            yield f"{what} names {name}, which is no switch of it"
+        if not _is_line(why):
+            yield f"{what} says of {name} {why!r}, which is not one line of text"
 
 
 def _is_line(text: object) -> bool:

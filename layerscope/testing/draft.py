@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import torch
 
+from layerscope.arm_switches import switch_values
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
 from layerscope.layers.draft import (
@@ -18,7 +19,6 @@ from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.feed import advance, restart
 from layerscope.plugin import BackendSpec, DraftContext, DraftStep, Waits
 from layerscope.regions import Region, layer_pass, region
-from layerscope.registry import switch_values
 from layerscope.study import Arm
 from layerscope.testing.planning import planning
 from layerscope.testing.raising import calling

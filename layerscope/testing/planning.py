@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 from torch import Tensor
 
 from layerscope import coverage
+from layerscope.arm_switches import switch_values
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import (
@@ -16,7 +17,6 @@ from layerscope.plugin import (
     Waits,
     WholeStep,
 )
-from layerscope.registry import switch_values
 from layerscope.study import Arm
 from layerscope.testing.raising import calling
 from layerscope.testing.watch import (
@@ -46,6 +46,7 @@ def build_and_plan(
         problem=problem,
         waits=Waits.on(problem.device),
         switches=switch_values(arm, backend),
+        stamps=arm.stamps,
     )
     with calling("build"):
         built = backend.build(context)

@@ -10,6 +10,7 @@ from layerscope.analyze.verdicts import Comparison, Verdict
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.run_header import Trial
 from layerscope.schema import EDGES, empty
+from layerscope.switches import SwitchArms, TakenApart
 from tests import handmade, switched
 from tests.switched import OFF, ON, ONLY_A, ONLY_B
 
@@ -149,3 +150,25 @@ def test_doses_are_those_of_all_on_and_all_but_the_switch() -> None:
 def test_a_study_that_takes_nothing_apart_has_no_mechanisms() -> None:
     """Nothing is told of its arms beyond the usual."""
     assert mechanisms(switched.run(study=handmade.study()), FLOOR_NS) == ()
+
+
+def test_an_idle_switch_has_no_effect_and_is_kept_with_its_reason() -> None:
+    """The others are told as without it."""
+    idle = SwitchArms(name="c", idle="there are no experts")
+    apart = msgspec.structs.replace(switched.APART, switches=(switched.A, idle))
+    study = msgspec.structs.replace(switched.study(), taken_apart=(apart,))
+    one = found(study=study)
+    assert [effect.switch.name for effect in one.effects] == ["a"]
+    assert one.idle == (idle,)
+    assert [arm.arm for arm in one.arms] == [OFF, ONLY_A, ONLY_B, ON]
+    assert one.together is None
+
+
+def test_a_backend_all_of_whose_switches_are_idle_has_no_arms() -> None:
+    """Only the reasons."""
+    idle = SwitchArms(name="c", idle="there are no experts")
+    apart = TakenApart(backend="paper", off="", on="", switches=(idle,))
+    study = msgspec.structs.replace(switched.study(), taken_apart=(apart,))
+    assert found(study=study) == Mechanisms(
+        backend="paper", arms=(), effects=(), together=None, builds=None, idle=(idle,)
+    )

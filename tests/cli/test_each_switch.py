@@ -1,15 +1,17 @@
 import dataclasses
+from typing import Any
 
 import msgspec
 import pytest
 
 from layerscope import registry
 from layerscope.cli.each_switch import DOSES_NS, with_each_switch
-from layerscope.errors import InputError
+from layerscope.errors import BackendError, InputError
 from layerscope.experiment import SERIAL, Experiment
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.reference import BACKEND
-from layerscope.plugin import BackendSpec, Switch, SwitchKind
-from layerscope.study import Arm, Study
+from layerscope.plugin import BackendSpec, DeviceFacts, Switch, SwitchKind
+from layerscope.study import Arm, Study, SwitchStudy
 from layerscope.switches import SwitchArms, TakenApart
 from tests import handmade
 
@@ -24,6 +26,8 @@ EARLY = Switch(
 FUSED = Switch(name="fused", values=("on", "off"), toggles="how many kernels")
 WAYS = Switch(name="ways", values=("none", "two", "four"), toggles="a", off="none")
 ONE = Switch(name="one", values=("only",), toggles="nothing")
+DEVICE = handmade.environment().device
+DRAFT = DraftSpec(model="paper", vocab_size=64)
 DOSES = tuple(Experiment(delay="/gate_up", delay_ns=dose) for dose in DOSES_NS)
 
 
@@ -35,11 +39,21 @@ def _backends(monkeypatch: pytest.MonkeyPatch) -> None:
         "fixed": (ONE,),
         "paper": (EARLY,),
         "more": (EARLY, FUSED, WAYS, ONE),
+        "small": (EARLY, FUSED, ONE),
+    }
+    told: dict[str, Any] = {
+        "small": {
+            "idle": lambda spec, device: {
+                "fused": f"it takes 8 rows of {device.name}, not {spec.rows}",
+                "one": "it has one value",
+            },
+            "idle_in_draft": lambda *_: {"early": "it is of the layer"},
+        }
     }
 
     def load(name: str) -> BackendSpec:
         made: BackendSpec = dataclasses.replace(
-            BACKEND, name=name, switches=switches[name]
+            BACKEND, name=name, switches=switches[name], **told.get(name, {})
         )
         return made
 
@@ -53,7 +67,7 @@ def study(*arms: Arm, experiments: tuple[Experiment, ...] = (SERIAL,)) -> Study:
 
 def test_one_switch_has_two_arms_of_which_one_is_there() -> None:
     """Alone is all on, and all but it is all off."""
-    found = with_each_switch(study(Arm(backend="plain"), Arm(backend="paper")))
+    found = with_each_switch(study(Arm(backend="plain"), Arm(backend="paper")), DEVICE)
     assert found.switch_arms == (
         Arm(backend="paper", switches={"early": "off"}),
         Arm(
@@ -90,7 +104,7 @@ def test_an_arm_that_was_given_is_not_made_twice() -> None:
         Arm(backend="paper", switches={"early": "off"}),
         Arm(backend="paper", switches={"early": "on"}),
     )
-    found = with_each_switch(study(*given))
+    found = with_each_switch(study(*given), DEVICE)
     assert [arm.name for arm in found.switch_arms] == ["paper:early=off, built again"]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("paper:early=off", "paper:early=on")
@@ -101,7 +115,7 @@ def test_more_switches_have_an_arm_each_way() -> None:
 
     An arm is called by its switches while one of them alone is not at its default.
     """
-    found = with_each_switch(study(Arm(backend="more")))
+    found = with_each_switch(study(Arm(backend="more")), DEVICE)
     assert [(arm.name, arm.switches) for arm in found.switch_arms] == [
         ("more all off", {"early": "off", "fused": "off"}),
         ("more:ways=two", {"ways": "two"}),
@@ -123,7 +137,7 @@ def test_more_switches_have_an_arm_each_way() -> None:
 
 def test_overlap_is_tried_on_twins_and_by_doses() -> None:
     """Twins of the four arms between which it is turned; doses of two of them."""
-    found = with_each_switch(study(Arm(backend="more")))
+    found = with_each_switch(study(Arm(backend="more")), DEVICE)
     assert found.switch_experiments == {
         "more all off": (SERIAL,),
         "more:fused=off": (SERIAL,),
@@ -134,15 +148,145 @@ def test_overlap_is_tried_on_twins_and_by_doses() -> None:
 
 def test_where_no_graph_is_edited_nothing_is_asked() -> None:
     """As on a CPU, or with --no-experiments."""
-    found = with_each_switch(study(Arm(backend="more"), experiments=()))
+    found = with_each_switch(study(Arm(backend="more"), experiments=()), DEVICE)
     assert found.switch_experiments == {}
 
 
 def test_arms_without_switches_are_refused() -> None:
     """One that can only have one value is none."""
     with pytest.raises(InputError) as caught:
-        with_each_switch(study(Arm(backend="plain"), Arm(backend="fixed")))
+        with_each_switch(study(Arm(backend="plain"), Arm(backend="fixed")), DEVICE)
     assert str(caught.value) == (
         "--each-switch: no arm has switches (plain, fixed); name one that has some: "
         "layerscope backends lists them"
+    )
+
+
+NOT_FUSED = "it takes 8 rows of Paper GPU, not 6"
+
+
+def test_a_switch_that_is_idle_has_no_arms_and_says_why() -> None:
+    """It stays as it is in the arms of the others."""
+    found = with_each_switch(study(Arm(backend="small")), DEVICE)
+    assert [arm.name for arm in found.switch_arms] == [
+        "small:early=off",
+        "small:early=off, built again",
+    ]
+    (apart,) = found.taken_apart
+    assert (apart.off, apart.on) == ("small:early=off", "small")
+    assert apart.switches == (
+        SwitchArms(
+            name="early",
+            only="small",
+            without="small:early=off",
+            toggles="when kernels load",
+            kind="overlap",
+            bitwise=True,
+            delayed="/gate_up",
+        ),
+        SwitchArms(name="fused", toggles="how many kernels", idle=NOT_FUSED),
+    )
+
+
+def test_a_draft_has_arms_of_its_own_and_no_dose_test() -> None:
+    """What is idle in the layer may not be in the draft; delays name the layer's."""
+    of = msgspec.structs.replace(study(Arm(backend="small")), draft=DRAFT)
+    found = with_each_switch(of, DEVICE)
+    assert found.draft_switches == SwitchStudy(
+        taken_apart=(
+            TakenApart(
+                backend="small",
+                off="small:fused=off",
+                on="small",
+                switches=(
+                    SwitchArms(
+                        name="early",
+                        toggles="when kernels load",
+                        kind="overlap",
+                        bitwise=True,
+                        idle="it is of the layer",
+                    ),
+                    SwitchArms(
+                        name="fused",
+                        only="small",
+                        without="small:fused=off",
+                        toggles="how many kernels",
+                    ),
+                ),
+                rebuilt="small:fused=off, built again",
+            ),
+        ),
+        arms=(
+            Arm(backend="small", switches={"fused": "off"}),
+            Arm(
+                backend="small",
+                switches={"fused": "off"},
+                label="small:fused=off, built again",
+            ),
+        ),
+    )
+    of = msgspec.structs.replace(study(Arm(backend="paper")), draft=DRAFT)
+    draft = with_each_switch(of, DEVICE).draft_switches
+    assert draft is not None
+    assert draft.experiments == {"paper:early=off": (SERIAL,), "paper": (SERIAL,)}
+    assert [one.delayed for one in draft.taken_apart[0].switches] == [""]
+
+
+def test_where_all_switches_are_idle_there_is_nothing_to_tell_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Refused with the reasons, before anything is made."""
+    backend = dataclasses.replace(
+        BACKEND,
+        name="paper",
+        switches=(EARLY,),
+        idle=lambda *_: {"early": "no kernel loads"},
+    )
+    monkeypatch.setattr(registry, "load", lambda _: backend)
+    with pytest.raises(InputError) as caught:
+        with_each_switch(study(Arm(backend="paper")), DEVICE)
+    assert str(caught.value) == (
+        "--each-switch: there is nothing to tell apart; paper: early changes nothing "
+        "here: no kernel loads"
+    )
+
+
+def test_a_backend_of_idle_switches_has_its_rows_beside_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And no arms."""
+    load = registry.load
+
+    def idle_paper(name: str) -> BackendSpec:
+        if name != "paper":
+            return load(name)
+        idle = {"early": "no kernel loads"}
+        return dataclasses.replace(load(name), idle=lambda *_: idle)
+
+    monkeypatch.setattr(registry, "load", idle_paper)
+    of = study(Arm(backend="paper"), Arm(backend="small"))
+    found = with_each_switch(of, DEVICE)
+    assert {arm.backend for arm in found.switch_arms} == {"small"}
+    assert [(one.backend, one.off, one.on) for one in found.taken_apart] == [
+        ("paper", "", ""),
+        ("small", "small:early=off", "small"),
+    ]
+    assert set(found.switch_experiments) == {"small:early=off", "small"}
+
+
+def test_a_backend_that_cannot_tell_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wrong with it does not end with its traceback."""
+
+    def tell(_: object, device: DeviceFacts) -> dict[str, str]:
+        raise LookupError(device.name)
+
+    backend = dataclasses.replace(BACKEND, name="paper", switches=(EARLY,), idle=tell)
+    monkeypatch.setattr(registry, "load", lambda _: backend)
+    with pytest.raises(BackendError) as caught:
+        with_each_switch(study(Arm(backend="paper")), DEVICE)
+    assert str(caught.value) == (
+        "backend paper cannot tell which switches change nothing (LookupError: Paper "
+        "GPU); tell its author"
     )

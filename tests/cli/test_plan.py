@@ -107,7 +107,7 @@ def test_more_edits_come_after_the_usual_ones_and_each_once() -> None:
         ),
         (
             ProfileOptions(arms="reference", each_switch=True),
-            GPU,
+            CPU,
             (
                 "--each-switch: no arm has switches (reference); name one that has "
                 "some: layerscope backends lists them"

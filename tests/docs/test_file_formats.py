@@ -8,12 +8,12 @@ import msgspec
 import polars as pl
 import pytest
 
-from layerscope.run import FILES
+from layerscope.run import FILES, STAMPS_FILE
 from layerscope.run_header import FORMAT_VERSION, RunHeader
-from layerscope.schema import EDGES, KERNELS, NULLABLE, SAMPLES, Schema
+from layerscope.schema import EDGES, KERNELS, NULLABLE, SAMPLES, STAMPS, Schema
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "file-formats.md"
-SCHEMAS = {"samples": SAMPLES, "kernels": KERNELS, "edges": EDGES}
+SCHEMAS = {"samples": SAMPLES, "kernels": KERNELS, "edges": EDGES, "stamps": STAMPS}
 TYPES = {pl.Int64(): "Int64", pl.String(): "String", pl.Boolean(): "Boolean"}
 
 
@@ -89,4 +89,4 @@ def test_every_version_of_the_format_is_told() -> None:
 def test_every_file_is_told() -> None:
     """The files of a run are listed, and its draft."""
     files = [name for name, _ in tables()["File formats"]]
-    assert sorted(files) == sorted([*FILES, "draft/"])
+    assert sorted(files) == sorted([*FILES, STAMPS_FILE, "draft/"])

@@ -69,10 +69,15 @@ class Paper:
         return self._step.touched_bytes(region)
 
 
-def install(monkeypatch: pytest.MonkeyPatch, *switches: Switch) -> None:
-    """Make ``paper`` a backend with `switches`."""
+def install(monkeypatch: pytest.MonkeyPatch, *switches: Switch, **idle: str) -> None:
+    """Make ``paper`` a backend with `switches`, of which some are `idle`."""
     backend = replace(
-        BACKEND, name="paper", build=Paper, build_draft=None, switches=switches
+        BACKEND,
+        name="paper",
+        build=Paper,
+        build_draft=None,
+        switches=switches,
+        idle=lambda *_: idle,
     )
     monkeypatch.setitem(sys.modules, "paper_b", SimpleNamespace(BACKEND=backend))
     entry = EntryPoint("paper", "paper_b:BACKEND", "layerscope.backends")
@@ -131,6 +136,30 @@ def test_each_switch_is_told_apart_in_one_study(
         "equal bits, as it says",
         "equal bits, it says nothing of them",
     ]
+
+
+def test_a_switch_that_changes_nothing_has_the_reason_for_its_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No arm turns it, and the arms of the backend have a line."""
+    install(monkeypatch, switch("rested"), switch("awake"), awake="it never sleeps")
+    folder = tmp_path / "run"
+    assert main([*SMALL, "--arms", "paper", "-o", str(folder)]) == 0
+    header = load(folder).header
+    assert [arm.name for arm in header.study.switch_arms] == [
+        "paper:rested=off",
+        "paper:rested=off, built again",
+    ]
+    capsys.readouterr()
+    assert main(["show", str(folder), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    tables = {table["title"]: table for table in shown["tables"]}
+    rows = tables["switches of paper, change that each makes"]["rows"]
+    assert [(row["switch"], row["idle"]) for row in rows] == [
+        ("rested", None),
+        ("awake", "it never sleeps"),
+    ]
+    assert "paper: awake changes nothing here: it never sleeps" in shown["notes"]
 
 
 def test_a_switch_that_does_not_keep_its_bits_is_refused(

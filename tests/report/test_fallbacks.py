@@ -1,14 +1,15 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from layerscope.report import Fact, Report, build_report
 from layerscope.report.comparison import compare_arms
-from layerscope.report.fallbacks import idle_arms
+from layerscope.report.fallbacks import idle_arms, idle_switch_notes
 from layerscope.report.gate import gate_runs
 from layerscope.run import Run
-from layerscope.run_header import Decision
+from layerscope.run_header import Decision, IdleSwitch
 from layerscope.study import Arm
 from tests import handmade
 
@@ -119,3 +120,54 @@ def test_each_reason_is_told_once(reasons: tuple[str, ...], told: str) -> None:
     ]
     found = idle_arms(handmade.header(decisions=decisions))
     assert found["fused"].told.endswith(told)
+
+
+def idle_switch(backend: str, switch: str, reason: str) -> IdleSwitch:
+    """One that changes nothing."""
+    return IdleSwitch(backend=backend, switch=switch, reason=reason)
+
+
+def with_idle_switches(**changes: Any) -> Run:  # noqa: ANN401 (of the header)
+    """The hand-made run, in which three switches of ``fused`` change nothing."""
+    idle = [
+        idle_switch("fused", "early", "there are no experts"),
+        idle_switch("fused", "bitmap", "there are no experts"),
+        idle_switch("fused", "norm", "qkv has 5120 outputs, more than 2112"),
+        idle_switch("other", "norm", "it has no norm"),
+    ]
+    header = handmade.header(idle_switches=idle, **changes)
+    return replace(handmade.run(), header=header)
+
+
+def test_switches_that_change_nothing_are_told_of_their_arm() -> None:
+    """A line a reason; none of an arm whose backend has none, or of an older run."""
+    lines = [
+        "fused: early and bitmap change nothing here: there are no experts",
+        ("fused: norm changes nothing here: qkv has 5120 outputs, more than 2112"),
+    ]
+    run = with_idle_switches()
+    notes = build_report(run).notes
+    assert [note for note in notes if "nothing here" in note] == lines
+    compared = compare_arms(run, ("reference", "fused")).notes
+    assert [note for note in compared if "nothing here" in note] == lines
+    assert not [n for n in build_report(handmade.run()).notes if "nothing here" in n]
+
+
+def test_an_arm_that_asks_for_such_a_switch_has_the_line() -> None:
+    """Each arm of the backend, whatever its switches are."""
+    turned = Arm(backend="fused", switches={"norm": "on"})
+    study = handmade.study()
+    arms = (*study.arms, turned)
+    run = with_idle_switches(study=msgspec.structs.replace(study, arms=arms))
+    header = run.header
+    assert [
+        note.partition(" changes")[0]
+        for note in idle_switch_notes(header, [arm.name for arm in arms])
+        if "changes" in note
+    ] == ["fused: norm", "fused:norm=on: norm"]
+
+
+def test_of_an_arm_that_ran_nothing_no_switch_is_told() -> None:
+    """That it ran nothing says it all."""
+    run = with_idle_switches(decisions=decided(*["reference"] * 3))
+    assert not [n for n in build_report(run).notes if "nothing here" in n]

@@ -10,6 +10,7 @@ from layerscope.report import build_report
 from layerscope.report.document import Cell, Interval
 from layerscope.report.switches import switch_headlines, switch_notes, switch_tables
 from layerscope.schema import EDGES, KERNELS, empty
+from layerscope.switches import SwitchArms
 from tests import switched
 from tests.switched import OFF, ON, ONLY_A, ONLY_B
 
@@ -196,3 +197,31 @@ def test_a_second_build_is_told() -> None:
         "changes within that is no difference"
     ) in notes
     assert not [note for note in switch_notes([found()]) if "two builds" in note]
+
+
+def test_an_idle_switch_has_a_row_with_the_reason() -> None:
+    """In the place of figures; there is such a column only where there is one."""
+    idle = SwitchArms(name="c", idle="there are no experts")
+    table, *others = switch_tables([replace(found(), idle=(idle,))])
+    plain, *rest = switch_tables([found()])
+    assert table.columns[:-1] == plain.columns
+    assert (table.columns[-1].key, table.columns[-1].title) == (
+        "idle",
+        "changes nothing here",
+    )
+    nothing = (None, None, None, None)
+    assert table.rows == (
+        *((*row, None) for row in plain.rows),
+        ("c", *nothing, "there are no experts"),
+    )
+    assert others == rest
+
+
+def test_idle_switches_alone_have_one_table_and_no_notes() -> None:
+    """There is nothing to read in it but the reasons."""
+    idle = SwitchArms(name="c", idle="there are no experts")
+    one = Mechanisms("paper", (), (), None, None, (idle,))
+    (table,) = switch_tables([one])
+    assert [row[0] for row in table.rows] == ["c"]
+    assert list(switch_notes([one])) == []
+    assert list(switch_headlines([one])) == []

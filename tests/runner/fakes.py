@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from layerscope import registry
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
@@ -18,7 +19,7 @@ from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope.nvml import ClockReader, Clocks
-from layerscope.plugin import BackendSpec, Step
+from layerscope.plugin import BackendSpec, Step, Waits
 from layerscope.progress import SilentProgress
 from layerscope.record.recorder import Launch, Recorded
 from layerscope.regions import Region
@@ -167,7 +168,8 @@ class ScriptedRecorder:
 def dispatched(arm: Arm, steps: dict[Region, Step] | None = None) -> Dispatched:
     """An arm whose build cost nothing, running `steps` by region."""
     build = Build(arm=arm.name, seconds=0.0, device_bytes=0)
-    return Dispatched(arm, BACKEND, steps or {}, None, (), build)
+    waits = Waits.on(torch.device("cpu"))
+    return Dispatched(arm, BACKEND, steps or {}, None, (), build, waits)
 
 
 class ScriptedWorkload(LayerWorkload):

@@ -8,12 +8,15 @@ from layerscope.errors import BackendError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.draft_spec import DraftSpec
-from layerscope.plugin import DraftContext
+from layerscope.layers.reference import ReferenceBuilt
+from layerscope.plugin import BuildContext, DraftContext, Switch
 from layerscope.run import load
+from layerscope.run_header import IdleSwitch
 from layerscope.runner import RunnerOptions, phases, profile
 from layerscope.runner.bench import Bench
 from layerscope.runner.drafting import draft_study
-from layerscope.study import Study
+from layerscope.study import Arm, Study, SwitchStudy
+from layerscope.switches import TakenApart
 from tests.runner import fakes
 from tests.runner.fakes import FUSED, REFERENCE, Install
 
@@ -57,15 +60,50 @@ def test_a_draft_is_the_same_study_of_another_problem_in_its_share_of_the_time()
     assert draft_study(msgspec.structs.replace(layer, draft=None)) is None
 
 
-def test_a_draft_is_asked_for_nothing_before_roles_of_the_layer(study: Study) -> None:
-    """Its switches are told apart all the same, without a dose test."""
-    delayed = Experiment(delay="/gate_up")
+def test_a_draft_tells_its_own_switches_apart(study: Study) -> None:
+    """Not those of the layer, which are idle there."""
+    layer_apart, apart = (
+        TakenApart(backend=name, off=f"{name} off", on=name, switches=())
+        for name in ("layered", "fused")
+    )
+    off, delayed = Arm(backend="fused", label="fused off"), Experiment(delay="/gate_up")
     layer = msgspec.structs.replace(
-        study, switch_experiments={"fused": (SERIAL, delayed)}
+        study,
+        taken_apart=(layer_apart,),
+        switch_arms=(Arm(backend="layered", label="layered off"),),
+        switch_experiments={"layered": (SERIAL, delayed)},
+        draft_switches=SwitchStudy(
+            taken_apart=(apart,), arms=(off,), experiments={"fused": (SERIAL,)}
+        ),
     )
     draft = draft_study(layer)
     assert draft is not None
+    assert draft.study.taken_apart == (apart,)
+    assert draft.study.switch_arms == (off,)
     assert draft.study.switch_experiments == {"fused": (SERIAL,)}
+    assert draft.study.draft_switches is None
+
+
+def test_each_run_says_which_switches_are_idle_in_it(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """Of the layer in the layer's header, of the draft in the draft's."""
+    install(
+        switches=(
+            Switch(name="early", values=("on", "off"), toggles="when"),
+            Switch(name="once", values=("on", "off"), toggles="how often"),
+        ),
+        idle=lambda spec, device: {"once": f"{spec.rows} rows on {device.type}"},
+        idle_in_draft=lambda spec, _: {"early": f"{spec.tokens} tokens"},
+    )
+    run = profile(study, options)
+    assert run.header.idle_switches == [
+        IdleSwitch(backend="fused", switch="once", reason="6 rows on cpu")
+    ]
+    assert run.draft is not None
+    assert run.draft.header.idle_switches == [
+        IdleSwitch(backend="fused", switch="early", reason="3 tokens")
+    ]
 
 
 def test_the_draft_is_a_run_of_its_own_beside_the_layer(
@@ -182,3 +220,31 @@ def test_a_draft_with_a_wrong_token_is_refused_and_the_layer_kept(
     assert run.header.status == "complete"
     assert run.draft is None
     assert not (options.output / "draft").exists()
+
+
+def test_the_first_arm_is_built_twice_in_the_layer_and_in_the_draft(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """Its second build is the A/A arm's: where memory lies is noise like any other."""
+    layers: list[ReferenceBuilt] = []
+    drafts: list[ReferenceDraft] = []
+
+    def build(context: BuildContext) -> ReferenceBuilt:
+        layers.append(ReferenceBuilt(context.problem))
+        return layers[-1]
+
+    def build_draft(context: DraftContext) -> ReferenceDraft:
+        problem = context.problem
+        drafts.append(ReferenceDraft(problem, ReferenceDraftStep(problem)))
+        return drafts[-1]
+
+    install(build=build, build_draft=build_draft)
+    arms = msgspec.structs.replace(study, arms=(FUSED, REFERENCE))
+    run = profile(arms, options)
+    assert (len(layers), len(drafts)) == (2, 2)
+    assert run.draft is not None
+    for header in (run.header, run.draft.header):
+        assert [build.arm for build in header.builds] == ["fused", "reference"]
+        assert {check.arm for check in header.numerics} == {
+            *("fused", "reference", "fused (A/A)"),
+        }

@@ -50,6 +50,15 @@ def test_a_graph_that_computes_nothing_is_refused() -> None:
     ]
 
 
+def test_a_graph_whose_kernels_give_up_waiting_is_refused() -> None:
+    """Whatever its results are; what comes after it begins with none given up."""
+    quitting, right = run("give up"), run("right")
+    assert reasons(quitting, right, **{"give up": "give up", "right": "right"}) == [
+        "its kernels gave up waiting",
+        "",
+    ]
+
+
 def test_a_region_may_be_left_out_where_its_results_stay() -> None:
     """Nothing is spoilt then: they are those of the run before."""
     assert reasons(run("idle", without="sum"), idle="idle") == [""]

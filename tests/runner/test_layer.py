@@ -5,6 +5,7 @@ from torch import Tensor
 from layerscope.layers.families import required_bytes
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import DType, Family, LayerSpec
+from layerscope.plugin import Waits
 from layerscope.regions import Mark, Region, observing
 from layerscope.registry import Dispatched, dispatch
 from layerscope.run_header import Build, RegionBytes
@@ -123,7 +124,8 @@ def test_an_arm_that_runs_the_layer_whole_is_counted_as_other(
     whole, marks = Whole(), Marks()
     build = Build(arm="fused", seconds=0.0, device_bytes=0)
     backend = dispatch(REFERENCE, problem).backend
-    arm = Dispatched(FUSED, backend, {}, whole, (), build)
+    waits = Waits.on(problem.device)
+    arm = Dispatched(FUSED, backend, {}, whole, (), build, waits)
     workload = LayerWorkload(problem, {"fused": arm})
     with observing(marks):
         workload.run_pass("fused (A/A)", 1, 2)

@@ -19,6 +19,7 @@ from tests.runner import fakes
 from tests.runner.editable import (
     Answering,
     EditableReplay,
+    EditedReplay,
     editable_bench,
     elsewhere,
     experiments,
@@ -292,6 +293,26 @@ def test_an_edited_graph_with_other_results_is_refused(tmp_path: Path) -> None:
         if one.change.disabled
     ]
     assert closed == [True, True]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_edited_graph_whose_kernels_give_up_waiting_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its results are; the arm goes on, with none given up."""
+    made = bench(tmp_path, SERIAL)
+    abort = fakes.workload(made).arms["fused"].waits.abort
+    launch = EditedReplay.launch
+
+    def give_up(replay: EditedReplay) -> None:
+        launch(replay)
+        abort.fill_(1)
+
+    monkeypatch.setattr(EditedReplay, "launch", give_up)
+    try_experiments(made)
+    assert trials(made)["fused", "serial"] == ("refused", "its kernels gave up waiting")
+    assert made.experiments == {"fused": ()}
+    assert abort.tolist() == [0]
 
 
 @pytest.mark.usefixtures("elsewhere")

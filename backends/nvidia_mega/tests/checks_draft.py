@@ -20,7 +20,7 @@ from layerscope.layers.feed import advance
 from layerscope.plugin import Waits
 from layerscope_nvidia_mega.draft import BuiltDraft, DraftStep, Placement, Room
 from layerscope_standard.draft import DraftStep as StandardStep
-from layerscope_standard.kernels import Enqueue, Launch, Launcher
+from layerscope_standard.kernels import Enqueue, Kernel, Launch, Launcher
 from layerscope_standard.workshop import Workshop
 
 PASSES, STEPS = 2, 3
@@ -132,6 +132,10 @@ class Lame:
             enqueues[self.is_lame]()  # as it is when it is enqueued
 
         return enqueue
+
+    def read_stamps(self, kernel: Kernel) -> Tensor:
+        """Of the whole kernel."""
+        return self.launcher.read_stamps(kernel)
 
 
 def check_abort(bench: Bench, spec: DraftSpec, room: Room, deadline_s: float) -> None:

@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
 
@@ -98,3 +98,11 @@ def test_standard_kernels_compile_with_their_turns(kernels: list[Kernel]) -> Non
     assert any(("LOADS_EARLY", 1) in kernel.defines for kernel in others)
     for kernel in others:
         check_compiles(kernel, "sm_90", STANDARD[kernel.file])
+
+
+def test_kernels_compile_with_stamps(kernels: list[Kernel]) -> None:
+    """All of a layer; a draft is one kernel, which has none before it to wait for."""
+    for kernel in kernels:
+        if not kernel.file.startswith("draft"):
+            stamped = replace(kernel, stamps=("role", 1000))
+            check_compiles(stamped, "sm_90", (kernel.name, "stamps"))

@@ -132,9 +132,16 @@ class Altering:
 
     def prepare(self, launch: Launch) -> Enqueue:
         """As the other launcher does."""
-        kernel = launch.kernel
-        altered = replace(kernel, defines=(*kernel.defines, *self.more(kernel)))
-        return self.launcher.prepare(replace(launch, kernel=altered))
+        return self.launcher.prepare(
+            replace(launch, kernel=self._altered(launch.kernel))
+        )
+
+    def read_stamps(self, kernel: Kernel) -> Tensor:
+        """As the other launcher does."""
+        return self.launcher.read_stamps(self._altered(kernel))
+
+    def _altered(self, kernel: Kernel) -> Kernel:
+        return replace(kernel, defines=(*kernel.defines, *self.more(kernel)))
 
 
 def altered(workshop: Workshop, more: Callable[[Kernel], Macros]) -> Workshop:

@@ -5,26 +5,32 @@ See emulated/primitives.cuh for what that checks.
 
 import ctypes
 import hashlib
-import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from backends.standard.tests.bench import Bench
 from layerscope.errors import BackendError
-from layerscope_standard.compiling import HEADERS, source
+from layerscope_standard.compiling import STAMP_HEADERS, macros, parts
 from layerscope_standard.kernels import Enqueue, Kernel, Launch
 from layerscope_standard.launching import packed
 from layerscope_standard.selection import Selection
 from layerscope_standard.workshop import Workshop
 
-PRIMITIVES: Final = Path(__file__).parent / "emulated" / "primitives.cuh"
+EMULATIONS: Final = {
+    name: Path(__file__).parent / "emulated" / name
+    for name in ("primitives.cuh", "global_time.cuh")
+}
+"""What takes the place of headers that hold assembly."""
+
 PROCESSORS: Final = 4
 """Of the device that is emulated."""
 
@@ -70,7 +76,7 @@ class EmulatedLauncher:
         if launch.cooperative:  # all its blocks run together
             together = ("TOGETHER", prod(launch.grid))
             kernel = replace(kernel, defines=(*kernel.defines, together))
-        run = self._compiled(kernel)
+        run: Any = getattr(self._library(kernel), f"run_{kernel.name}")
         grid = (ctypes.c_uint * 3)(*launch.grid)
         values, kinds = packed(launch.args)
         slots = (ctypes.c_uint64 * len(values))()
@@ -86,52 +92,52 @@ class EmulatedLauncher:
 
         return enqueue
 
-    def _compiled(self, kernel: Kernel) -> Callable[..., int]:
-        paths = {HEADERS[0]: PRIMITIVES} | {
-            name: self.emulations[name]
-            for name in kernel.headers
-            if name in self.emulations
+    def read_stamps(self, kernel: Kernel) -> Tensor:
+        """When the blocks of `kernel` worked in its last launch; clears that."""
+        assert kernel.stamps is not None
+        size = 4 * kernel.stamps[1]
+        kept = (ctypes.c_int64 * size).in_dll(self._library(kernel), "stamps")
+        found = torch.tensor(list(kept)).reshape(-1, 4)
+        kept[:] = [0] * size
+        return found
+
+    def _library(self, kernel: Kernel) -> ctypes.CDLL:
+        emulations = {**EMULATIONS, **self.emulations}
+        texts = {
+            name: emulations[name].read_text(encoding="utf-8")
+            if name in emulations
+            else text
+            for name, text in parts(kernel).items()
         }
-        included = {
-            name: _bare(path.read_text(encoding="utf-8"))
-            for name, path in paths.items()
-        }
-        body = _whole(f"{kernel.file}.cu", kernel, included)
         runs = (_RUN.format(name=name) for name in self.kernels[kernel.file])
-        text = "\n".join((*included.values(), body, *runs))
-        # When a kernel triggers changes nothing here: no other starts before its end.
-        known = [each for each in kernel.defines if each[0] != "TRIGGER"]
-        key = hashlib.sha256(f"{known} {text}".encode()).hexdigest()[:24]
+        main = "".join((f'#include "{kernel.file}.cu"\n', *runs))
+        known = macros(kernel)
+        if kernel.stamps is None:
+            # No other kernel starts before its end, so when it triggers is not seen.
+            known.pop("TRIGGER", None)
+        options = [f"-D{name}={value}" for name, value in known.items()]
+        if kernel.stamps is not None:
+            options += ["-include", STAMP_HEADERS[0]]
+        # A library for every role, for each has stamps of its own.
+        everything = f"{options} {kernel.stamps} {texts} {main}"
+        key = hashlib.sha256(everything.encode()).hexdigest()[:24]
         library = self.folder / f"{kernel.file}-{key}.so"
         if not library.exists():
-            path = library.with_suffix(".cpp")
-            path.write_text(text, encoding="utf-8")
-            defines = [f"-D{name}={value}" for name, value in known]
+            folder = library.with_suffix("")
+            folder.mkdir(exist_ok=True)
+            for name, text in {**texts, "main.cpp": main}.items():
+                (folder / name).write_text(text, encoding="utf-8")
             # Unique symbols would be one for all libraries, of whatever size the
             # macros of the first have made shared memory.
-            command = ["g++", "-std=c++20", "-O2", "-shared", "-fPIC", *defines]
-            command.append("-fno-gnu-unique")
-            subprocess.run([*command, "-o", library, path], check=True)
-        run: Any = getattr(ctypes.CDLL(str(library)), f"run_{kernel.name}")
-        return run  # type: ignore[no-any-return]
+            command = ["g++", "-std=c++20", "-O2", "-shared", "-fPIC", *options]
+            command += ["-fno-gnu-unique", f"-I{folder}", f"{folder}/main.cpp"]
+            subprocess.run([*command, "-o", library], check=True)
+        return _loaded(library)
 
 
-_INCLUDE: Final = re.compile(r'#include "(.+)"')
-_SKIPPED: Final = re.compile(r'#pragma once|#include "')
-
-
-def _whole(name: str, kernel: Kernel, included: dict[str, str]) -> str:
-    """The text of a file without includes, which go to `included` first and once."""
-    is_standard = name in HEADERS
-    text = source(name) if is_standard else source(name, kernel.package)
-    for header in _INCLUDE.findall(text):
-        if header not in included:
-            included[header] = _whole(header, kernel, included)
-    return _bare(text)
-
-
-def _bare(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if not _SKIPPED.match(line))
+@cache
+def _loaded(library: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(library))
 
 
 def workshop_on(

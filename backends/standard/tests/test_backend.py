@@ -43,7 +43,9 @@ def emulated(bench: Bench) -> BackendSpec:
         requires=replace(BACKEND.requires, device_types=(), architectures=()),
         check=None,
         switches=(),
-        build=lambda context: make_layer(context.problem, bench.workshop()),
+        build=lambda context: make_layer(
+            context.problem, bench.workshop().stamping(is_wanted=context.stamps)
+        ),
         build_draft=lambda context: BuiltDraft(context.problem, bench.workshop()),
     )
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,12 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="the cuda extra is not install
 from backends.standard.tests.emulation import KERNELS
 from layerscope.errors import BackendError
 from layerscope_standard import compiling
-from layerscope_standard.compiling import ARCHITECTURES, FILES, HEADERS
+from layerscope_standard.compiling import (
+    ARCHITECTURES,
+    FILES,
+    HEADERS,
+    STAMP_HEADERS,
+)
 from layerscope_standard.kernels import Kernel
 
 Defines = tuple[tuple[str, int], ...]
@@ -63,7 +69,7 @@ def test_every_file_is_known() -> None:
     """What compiles here is all there is."""
     folder = Path(compiling.__file__).parent / "code"
     names = {path.name for path in folder.iterdir() if path.is_file()}
-    assert names == {*HEADERS, *(f"{name}.cu" for name in FILES)}
+    assert names == {*HEADERS, *STAMP_HEADERS, *(f"{name}.cu" for name in FILES)}
     assert set(FILES) == USUAL.keys() == KERNELS.keys()
 
 
@@ -81,6 +87,15 @@ def test_unusual_sizes_compile(file: str, defines: Defines) -> None:
     """The ends of what the limits allow."""
     image = compiling.cubin(kernel(file, defines), "sm_90")
     assert image.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_stamped_kernels_compile(architecture: str) -> None:
+    """With a place for the stamps of every block, which others have not."""
+    plain = kernel("combine", USUAL["combine"])
+    stamped = replace(plain, stamps=("combine", 1000))
+    assert b"stamps" not in compiling.cubin(plain, architecture)
+    assert b"stamps" in compiling.cubin(stamped, architecture)
 
 
 def test_machine_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

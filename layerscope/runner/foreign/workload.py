@@ -209,6 +209,9 @@ class ForeignWorkload:
         """Nothing is known of foreign kernels; all regions that are told stay whole."""
         return Allowed(skippable=self.skippable)
 
+    def abort(self, arm: str) -> None:
+        """None: foreign code was given nothing to set."""
+
     @property
     def error_name(self) -> str:
         """What `error` measures."""

@@ -17,6 +17,7 @@ from layerscope.plugin import (
 from layerscope.regions import Region
 from layerscope_nvidia_mega import (
     draft,
+    idle,
     norm_product,
     rope_attention,
     routing,
@@ -86,6 +87,7 @@ def build(context: BuildContext) -> BuiltLayer:
         msg = f"{NAME} {reason}"
         raise BackendError(msg)
     workshop = make_workshop(context.problem.device, "")
+    workshop = workshop.stamping(is_wanted=context.stamps)
     return make_layer(context.problem, workshop, Mechanisms.of(context.switches))
 
 
@@ -121,6 +123,7 @@ BACKEND: Final = BackendSpec(
     ),
     check=check,
     declines=limits.declines,
+    stamps=True,
     switches=tuple(
         Switch(
             name=each.name,
@@ -132,6 +135,8 @@ BACKEND: Final = BackendSpec(
         )
         for each in fields(Mechanisms)
     ),
+    idle=idle.idle,
+    idle_in_draft=idle.idle_in_draft,
     waits=(draft.ROLE,),
     skippable=(
         Region.ATTENTION,

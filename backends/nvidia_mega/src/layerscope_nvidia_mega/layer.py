@@ -94,5 +94,5 @@ def make_layer(
         Region.O_PROJ_ALL_REDUCE: layer.project,
         last_region(problem.spec): layer.mix,
     }
-    step = LayerStep(problem, chains, experts.routing)
+    step = LayerStep(problem, chains, experts.routing, workshop)
     return BuiltLayer(problem, workshop, step)

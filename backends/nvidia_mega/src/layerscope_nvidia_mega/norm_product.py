@@ -20,7 +20,20 @@ _MOST_SIZE: Final = 2048
 
 def fits(outputs: int, size: int, processors: int) -> bool:
     """Whether it pays: all blocks norm at once, none after another has multiplied."""
-    return size <= _MOST_SIZE and -(-outputs // TILE_OUTPUTS) <= processors
+    return not why_not(outputs, size, processors)
+
+
+def why_not(outputs: int, size: int, processors: int) -> str:
+    """Why it does not fit, or nothing."""
+    if size > _MOST_SIZE:
+        return f"a row has {size} elements, more than the {_MOST_SIZE} that it norms"
+    if -(-outputs // TILE_OUTPUTS) > processors:
+        most = TILE_OUTPUTS * processors
+        return (
+            f"qkv has {outputs} outputs, more than the {most} of one block for each of "
+            f"{processors} processors"
+        )
+    return ""
 
 
 def norm_product(

@@ -21,7 +21,19 @@ _MOST_THREADS: Final = {64: 640, 128: 640, 256: 384}
 
 def fits(spec: LayerSpec) -> bool:
     """Whether the kernel takes so many rows."""
-    return attention_threads(spec) <= _MOST_THREADS[spec.model.head_dim]
+    return not why_not(spec)
+
+
+def why_not(spec: LayerSpec) -> str:
+    """Why it does not fit, or nothing."""
+    threads, dim = attention_threads(spec), spec.model.head_dim
+    most = _MOST_THREADS[dim]
+    if threads <= most:
+        return ""
+    return (
+        f"a block of attention has {threads} threads, more than the {most} with "
+        f"registers to make queries of {dim} elements"
+    )
 
 
 def rope_attention(attention: Attention, index: int) -> Operation:

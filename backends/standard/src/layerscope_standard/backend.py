@@ -61,7 +61,7 @@ def build(context: BuildContext) -> BuiltLayer:
         msg = f"standard {reason}"
         raise BackendError(msg)
     workshop = make_workshop(context.problem.device, context.switches.get(PDL, ""))
-    return make_layer(context.problem, workshop)
+    return make_layer(context.problem, workshop.stamping(is_wanted=context.stamps))
 
 
 def build_draft(context: DraftContext) -> BuiltDraft:
@@ -103,6 +103,7 @@ BACKEND: Final = BackendSpec(
     ),
     check=check,
     declines=limits.declines,
+    stamps=True,
     switches=(
         Switch(
             name=PDL,

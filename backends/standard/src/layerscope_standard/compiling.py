@@ -27,6 +27,9 @@ HEADERS: Final = (
     *("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh"),
     *("attention.cuh", "rope.cuh", "keys.cuh"),
 )
+STAMP_HEADERS: Final = ("stamps.cuh", "global_time.cuh")
+"""Included before all else where blocks note when they work."""
+
 FILES: Final = (
     *("product", "norm", "rope", "attention", "combine", "routing", "experts"),
     "draft",
@@ -55,7 +58,7 @@ def cubin(kernel: Kernel, architecture: str) -> bytes:
     """
     options = _options(kernel, architecture)
     key = hashlib.sha256()
-    for part in (*_parts(kernel).values(), *options, _version()):
+    for part in (*parts(kernel).values(), *options, _version()):
         key.update(f"{len(part)} {part}".encode())
     kept = cache_folder() / f"{kernel.file}-{key.hexdigest()[:32]}.cubin"
     with suppress(OSError):
@@ -84,19 +87,27 @@ def _keep(path: Path, image: bytes) -> None:
         Path(name).unlink(missing_ok=True)  # where it was not moved
 
 
-def _parts(kernel: Kernel) -> dict[str, str]:
-    """The file of `kernel`, and all that it may include, by name."""
+def parts(kernel: Kernel) -> dict[str, str]:
+    """The file of `kernel`, the first, and all that it may include; by name."""
     own = (f"{kernel.file}.cu", *kernel.headers)
+    shared = HEADERS if kernel.stamps is None else (*HEADERS, *STAMP_HEADERS)
     return {
         **{name: source(name, kernel.package) for name in own},
-        **{name: source(name) for name in HEADERS},
+        **{name: source(name) for name in shared},
     }
 
 
+def macros(kernel: Kernel) -> dict[str, int]:
+    """All that `kernel` is compiled with."""
+    stamped = {} if kernel.stamps is None else {"STAMPED_BLOCKS": kernel.stamps[1]}
+    return {**dict(kernel.defines), **stamped}
+
+
 def _options(kernel: Kernel, architecture: str) -> tuple[str, ...]:
-    defines = (f"--define-macro={name}={value}" for name, value in kernel.defines)
+    defines = (f"--define-macro={each}={n}" for each, n in macros(kernel).items())
     target = f"--gpu-architecture={ARCHITECTURES[architecture]}"
-    return (*_OPTIONS, target, *defines)
+    first = () if kernel.stamps is None else (f"--pre-include={STAMP_HEADERS[0]}",)
+    return (*_OPTIONS, target, *defines, *first)
 
 
 @cache
@@ -117,14 +128,14 @@ def _version() -> str:
 def _compiled(kernel: Kernel, options: tuple[str, ...]) -> bytes:
     from cuda.bindings import nvrtc
 
-    parts = _parts(kernel)
-    name, *headers = parts
+    texts = parts(kernel)
+    name, *headers = texts
     program = _checked(
         nvrtc.nvrtcCreateProgram(
-            parts[name].encode(),
+            texts[name].encode(),
             name.encode(),
             len(headers),
-            [parts[header].encode() for header in headers],
+            [texts[header].encode() for header in headers],
             [header.encode() for header in headers],
         )
     )

@@ -34,6 +34,9 @@ class Kernel:
     headers: tuple[str, ...] = ()
     """Those of `package` that the file includes beside the ones of this package."""
 
+    stamps: tuple[str, int] | None = None
+    """The role for which its blocks note when they worked, and how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -59,6 +62,13 @@ class Launcher(Protocol):
 
         Raises:
             BackendError: it cannot be compiled or loaded.
+        """
+
+    def read_stamps(self, kernel: Kernel) -> Tensor:
+        """When the blocks of a prepared kernel worked in its last launch; clears that.
+
+        Returns:
+            int64 [blocks, 4] on the CPU, as `plugin.Stamping` says.
         """
 
 

@@ -65,6 +65,17 @@ class CudaLauncher:
 
         return enqueue
 
+    def read_stamps(self, kernel: Kernel) -> Tensor:
+        """When the blocks of `kernel` worked in its last launch; see `Launcher`."""
+        from cuda.bindings import driver
+
+        module = _module(self._device, kernel)
+        place, size = _checked(driver.cuModuleGetGlobal(module, b"stamps"))
+        found = torch.empty(size // 8, dtype=torch.int64)
+        _checked(driver.cuMemcpyDtoH(found.data_ptr(), place, size))
+        _checked(driver.cuMemsetD8(place, 0, size))
+        return found.reshape(-1, 4)
+
 
 def packed(args: tuple[Argument, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The values and C types of `args`, as the bindings take kernel parameters."""
@@ -103,11 +114,18 @@ def _cooperative() -> Any:  # noqa: ANN401 (untyped bindings)
 def _function(device: torch.device, kernel: Kernel) -> Any:  # noqa: ANN401
     from cuda.bindings import driver
 
+    module = _module(device, kernel)
+    return _checked(driver.cuModuleGetFunction(module, kernel.name.encode()))
+
+
+@cache
+def _module(device: torch.device, kernel: Kernel) -> Any:  # noqa: ANN401
+    from cuda.bindings import driver
+
     torch.empty(1, device=device)  # makes the context, where nothing has yet
     major, minor = torch.cuda.get_device_capability(device)
     image = cubin(kernel, f"sm_{major}{minor}")
-    module = _checked(driver.cuModuleLoadData(image))
-    return _checked(driver.cuModuleGetFunction(module, kernel.name.encode()))
+    return _checked(driver.cuModuleLoadData(image))
 
 
 def _checked(result: tuple[Any, ...]) -> Any:  # noqa: ANN401 (untyped bindings)
@@ -115,4 +133,4 @@ def _checked(result: tuple[Any, ...]) -> Any:  # noqa: ANN401 (untyped bindings)
     if status.value:
         msg = f"standard: loading or launching a kernel failed: {status.name}"
         raise BackendError(msg)
-    return values[0] if values else None
+    return values[0] if len(values) == 1 else tuple(values)

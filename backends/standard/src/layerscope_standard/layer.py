@@ -28,6 +28,7 @@ class LayerStep:
         problem: Problem,
         chains: Mapping[Region, Chain],
         routing: Routing | None,
+        workshop: Workshop,
     ) -> None:
         """Prepare all launches.
 
@@ -35,6 +36,7 @@ class LayerStep:
             problem: whose passes are run.
             chains: of every region.
             routing: what the experts are chosen by, where there are any.
+            workshop: with which the chains are made.
 
         Raises:
             BackendError: a kernel cannot be compiled or loaded.
@@ -48,6 +50,7 @@ class LayerStep:
         """By region and pass, in the order of execution; of those that it runs."""
 
         self._routing = routing
+        self._workshop = workshop
 
     def run(self, region: Region, pass_index: int) -> None:
         """Enqueue the kernels of `region` of pass `pass_index`."""
@@ -62,6 +65,10 @@ class LayerStep:
     def touched_bytes(self, _: Region) -> int | None:
         """None: how often what lies in the cache is read again is not counted."""
         return None
+
+    def read_stamps(self) -> dict[str, Tensor]:
+        """When blocks of kernels worked in the last pass; see `plugin.Stamping`."""
+        return self._workshop.read_stamps()
 
 
 class BuiltLayer:
@@ -99,7 +106,7 @@ def make_layer(problem: Problem, workshop: Workshop) -> BuiltLayer:
         Region.O_PROJ_ALL_REDUCE: attention.o_proj,
         last_region(problem.spec): experts.operations,
     }
-    step = LayerStep(problem, chains, experts.routing)
+    step = LayerStep(problem, chains, experts.routing, workshop)
     return BuiltLayer(problem, workshop, step)
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -24,6 +26,9 @@ class Workshop:
     turns: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     """Macros of code/turns.cuh by role, for backends that start kernels early."""
 
+    stamped: list[Kernel] | None = None
+    """Kernels whose blocks note when they work; None where they do not."""
+
     scratch: list[Tensor] = field(default_factory=list)
     """What kernels hand to each other; passes share it."""
 
@@ -41,6 +46,18 @@ class Workshop:
         self.scratch.append(made)
         return made
 
+    def stamping(self, *, is_wanted: bool) -> Self:
+        """The same, whose kernels note when their blocks work, if that `is_wanted`."""
+        return replace(self, stamped=[]) if is_wanted else self
+
+    def read_stamps(self) -> dict[str, Tensor]:
+        """When the blocks of stamped kernels worked; see `plugin.Stamping`."""
+        return {
+            kernel.stamps[0]: self.launcher.read_stamps(kernel)
+            for kernel in dict.fromkeys(self.stamped or ())
+            if kernel.stamps is not None
+        }
+
     def operation(
         self,
         role: str,
@@ -51,8 +68,11 @@ class Workshop:
     ) -> Operation:
         """One launch, prepared."""
         turns = self.turns.get(role, ())
-        timed = replace(kernel, defines=(*kernel.defines, *turns))
-        launch = Launch(timed, grid, args, shared_bytes)
+        made = replace(kernel, defines=(*kernel.defines, *turns))
+        if self.stamped is not None:
+            made = replace(made, stamps=(role, prod(grid)))
+            self.stamped.append(made)
+        launch = Launch(made, grid, args, shared_bytes)
         return Operation(role, self.launcher.prepare(launch))
 
 

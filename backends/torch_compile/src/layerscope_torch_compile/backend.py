@@ -72,6 +72,7 @@ BACKEND: Final = BackendSpec(
             kind=SwitchKind.FUSION,
         ),
     ),
+    idle_in_draft=lambda *_: {WHOLE_LAYER: "a draft is one graph, and no layer"},
     skippable=(
         Region.ATTENTION,
         Region.O_PROJ_ALL_REDUCE,
