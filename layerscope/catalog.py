@@ -8,6 +8,7 @@ from typing import Final
 from layerscope import __version__, coverage, registry
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError
+from layerscope.layers.draft_spec import draft_of
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import ENTRY_POINT_GROUP, BackendSpec
 from layerscope.regions import Region
@@ -19,6 +20,7 @@ _BACKENDS: Final = (
     Column("offered_by", "offered by", Kind.TEXT),
     Column("here", "here", Kind.TEXT),
     Column("draft", "draft", Kind.TEXT),
+    Column("stamps", "stamps", Kind.TEXT),
     Column("summary", "summary", Kind.TEXT),
 )
 _REASONS: Final = (
@@ -84,7 +86,7 @@ class Listing:
     declined: Mapping[Region, str] = field(default_factory=dict)
     """Regions of the layer that it covers and leaves to the fallback, and why."""
 
-    is_idle: bool = False
+    leaves_all: bool = False
     """Whether it would run no region of the layer itself."""
 
     @property
@@ -97,7 +99,7 @@ class Listing:
             return "broken"
         if self.reasons:
             return "refuses"
-        return "falls back" if self.is_idle else "fits"
+        return "falls back" if self.leaves_all else "fits"
 
 
 def listings(spec: LayerSpec, device: DeviceFacts) -> tuple[Listing, ...]:
@@ -123,12 +125,12 @@ def _listing(entry: EntryPoint, spec: LayerSpec, device: DeviceFacts) -> Listing
     except BackendError as error:
         return Listing(entry.name, offered_by, None, (str(error),))
     arm = Arm(backend=entry.name)
-    found = registry.reasons(backend, arm, spec, device)
+    found = registry.reasons(backend, arm, spec, device, draft_of(spec))
     if found:
         return Listing(entry.name, offered_by, backend, tuple(found))
     declined = coverage.declined(backend, spec)
-    is_idle = bool(coverage.idle(backend, spec))
-    return Listing(entry.name, offered_by, backend, (), declined, is_idle)
+    leaves_all = bool(coverage.why_all_left(backend, spec))
+    return Listing(entry.name, offered_by, backend, (), declined, leaves_all)
 
 
 def backends_report(spec: LayerSpec, device: DeviceFacts) -> Report:
@@ -174,8 +176,9 @@ def _summary(listing: Listing) -> tuple[Cell, ...]:
     backend = listing.backend
     known = (listing.name, listing.offered_by, listing.here)
     if backend is None:
-        return (*known, None, None)
-    return (*known, _yes(is_true=backend.build_draft is not None), backend.summary)
+        return (*known, None, None, None)
+    draft = _yes(is_true=backend.build_draft is not None)
+    return (*known, draft, _yes(is_true=backend.stamps), backend.summary)
 
 
 def _reasons(found: Sequence[Listing]) -> Iterator[tuple[Cell, ...]]:

@@ -177,10 +177,12 @@ class BackendSpec:
     """Switches that change nothing for a layer on a device: at all of their values the
     same kernels run, whatever the other switches are. Each with the reason, which reads
     on from "changes nothing here: ", such as "there are no experts". No GPU work.
+
+    Not asked of those that `Switch.of` says to be of the draft.
     """
 
     idle_in_draft: Callable[[DraftSpec, DeviceFacts], Mapping[str, str]] | None = None
-    """The same for a draft."""
+    """The same for a draft, but for switches that are of the layer."""
 
     numerics: Numerics = Numerics()
     waits: tuple[str, ...] = ()

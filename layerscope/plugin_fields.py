@@ -124,4 +124,8 @@ _SWITCH: Final[Mapping[str, tuple[_Test, str]]] = {
         f"one of {', '.join(SwitchKind)}",
     ),
     "starts_early": _TEXTS,
+    "of": (
+        lambda value: value in ("", "layer", "draft"),
+        "layer, draft, or empty where it may change both",
+    ),
 }

@@ -82,7 +82,7 @@ class Stamping(Protocol):
             int64 [blocks, 4] on the CPU, in ns of a clock that all of the device's
             processors share: when a block began, when its first wait for the kernel
             before it was over, when it let the kernel after it start, and when it
-            ended; 0 of what it did not do, and of a block that left at once.
+            ended; 0 of what it did not do, as a block that left at once.
         """
 
 

@@ -12,6 +12,7 @@ from layerscope.arm_switches import check_switches, switch_values
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError, describe
 from layerscope.layers.draft import DraftProblem
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import (
@@ -150,18 +151,20 @@ def _checked(entry: EntryPoint, backend: object) -> BackendSpec:
             "point must have the same name"
         )
         raise BackendError(msg)
-    wrong = faults(backend)
-    if wrong:
-        why = "; ".join([*wrong, "tell its author"])
-        msg = f"backend {name} ({origin(entry)}) is broken: {why}"
+    if wrong := "; ".join(faults(backend)):
+        msg = f"backend {name} ({origin(entry)}) is broken: {wrong}; tell its author"
         raise BackendError(msg)
     return backend
 
 
 def reasons(
-    backend: BackendSpec, arm: Arm, spec: LayerSpec, device: DeviceFacts
+    backend: BackendSpec,
+    arm: Arm,
+    spec: LayerSpec,
+    device: DeviceFacts,
+    draft: DraftSpec | None = None,
 ) -> list[str]:
-    """Every reason why `arm` cannot run `spec` on `device`; no GPU work.
+    """Every reason why `arm` cannot run `spec` and `draft` on `device`; no GPU work.
 
     Each reads on from the arm's name. A check of the backend's that fails is one too.
     """
@@ -172,6 +175,8 @@ def reasons(
         if not refused:
             # Asks for what is declined, too; must not fail once weights are made.
             coverage.idle_switches(backend, spec, device)
+            if draft is not None and backend.build_draft is not None:
+                coverage.idle_switches(backend, draft, device)
     except Exception as error:  # noqa: BLE001 (as in `load`)
         found.append(f"cannot be checked ({describe(error)}); tell its author")
     covers = backend.covers.get(spec.model.family)
@@ -197,8 +202,7 @@ def dispatch(
     """
     backend = backend or load(arm.backend)
     start_s = time.perf_counter()
-    regions = problem.spec.regions
-    left = coverage.left(backend, problem.spec)
+    regions, left = problem.spec.regions, coverage.left(backend, problem.spec)
     step, device_bytes, waits = None, 0, Waits.on(problem.device)
     if len(left) < len(regions):
         step, device_bytes = _own(arm, backend, problem, waits)

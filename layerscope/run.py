@@ -199,7 +199,9 @@ class RunWriter:
             RecordError: the disk is full or refuses; the checkpoint before is intact.
         """
         header = msgspec.json.encode(self.header)
-        stamps = {STAMPS_FILE: self._stamps} if self._stamps.height else {}
+        # One that was written would keep rows that were taken out since.
+        has_stamps = self._stamps.height or (self.path / STAMPS_FILE).exists()
+        stamps = {STAMPS_FILE: self._stamps} if has_stamps else {}
         try:
             replace_files(
                 self.path,

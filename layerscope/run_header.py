@@ -62,6 +62,7 @@ class IdleSwitch(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     switch: str
     reason: str  # reads on from "changes nothing here: "
+    of_other: bool = False  # of the draft where this is the layer, or the other way
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True):

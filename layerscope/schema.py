@@ -88,8 +88,8 @@ STAMPS: Final[Schema] = {
     "reading": INT,  # which replay whose last pass was looked at, from 0
     "role": TEXT,
     "block": INT,  # of the kernel, from 0; x runs first
-    # since the first block of the pass began; null of what a block did not do, and
-    # all of them where it left at once
+    # since the first block of the pass began; null of what a block did not do, all
+    # but the first where it left at once
     "begun_ns": INT,
     "waited_ns": INT,  # its first wait for the kernel before it was over
     "triggered_ns": INT,  # it let the kernel after it start

@@ -26,7 +26,7 @@ L2_FACTOR: Final = 5
 """Replays must touch this many times the L2 cache, so that no pass finds it warm."""
 
 AA_SUFFIX: Final = " (A/A)"
-STAMPS_SUFFIX: Final = ", with stamps"
+STAMPS_SUFFIX: Final = " (stamps)"
 
 MIN_ROUNDS: Final = 12
 """Rounds that a capture is planned to have at least."""

@@ -45,6 +45,10 @@ class Switch:
     """Roles of kernels that, because of it, work before the kernel before them has
     ended; the dose test delays the first."""
 
+    of: str = ""
+    """Which of ``layer`` and ``draft`` it is of, where it changes nothing in the other;
+    empty where it may in both."""
+
     @property
     def off_value(self) -> str:
         """The value without the mechanism."""

@@ -118,9 +118,9 @@ def test_the_report_has_a_table_for_each_thing_that_is_offered(site: Path) -> No
     assert site.is_dir()
     report = backends_report(SPEC, CPU)
     summaries = {row[0]: row[2:] for row in table(report, "backends").rows}
-    assert summaries["catalog-broken"] == ("broken", None, None)
-    assert summaries["catalog-fused"] == ("refuses", "no", "a backend on paper")
-    assert summaries["reference"][:2] == ("fits", "yes")
+    assert summaries["catalog-broken"] == ("broken", None, None, None)
+    assert summaries["catalog-fused"] == ("refuses", "no", "no", "a backend on paper")
+    assert summaries["reference"][:3] == ("fits", "yes", "no")
     assert [row for row in table(report, "coverage").rows if row[0] != "reference"] == [
         ("catalog-fused", "qwen3_moe", "o_proj_all_reduce, moe", "moe")
     ]

@@ -1,9 +1,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from layerscope import coverage
+from layerscope.errors import BackendError
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import Family, LayerSpec
@@ -29,7 +31,7 @@ def test_what_declines_nothing_leaves_nothing() -> None:
     """With the field and without."""
     for backend in (BACKEND, partial({})):
         assert coverage.left(backend, SPEC) == {}
-        assert coverage.idle(backend, SPEC) == []
+        assert coverage.why_all_left(backend, SPEC) == []
 
 
 def test_regions_are_left_because_they_are_not_covered_or_declined() -> None:
@@ -40,7 +42,7 @@ def test_regions_are_left_because_they_are_not_covered_or_declined() -> None:
         (Region.MOE, "runs 8 rows, not 64"),
     ]
     assert coverage.declined(backend, SPEC) == {Region.MOE: "runs 8 rows, not 64"}
-    assert coverage.idle(backend, SPEC) == []
+    assert coverage.why_all_left(backend, SPEC) == []
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,12 @@ def test_regions_are_left_because_they_are_not_covered_or_declined() -> None:
         ((Region.MOE,), ["does not cover it", "runs 8 rows, not 64"]),
     ],
 )
-def test_a_backend_is_idle_where_it_leaves_all(
+def test_why_all_regions_are_left(
     covers: tuple[Region, ...], reasons: list[str]
 ) -> None:
     """Each reason comes once."""
     backend = partial(dict.fromkeys(covers, "runs 8 rows"), *covers)
-    assert coverage.idle(backend, SPEC) == reasons
+    assert coverage.why_all_left(backend, SPEC) == reasons
 
 
 def test_what_is_not_covered_cannot_be_declined() -> None:
@@ -113,3 +115,72 @@ def test_where_no_region_is_its_own_all_switches_are_idle() -> None:
         "early": why,
         "fused": why,
     }
+
+
+SWITCHES_OF_BOTH = (
+    replace(SWITCHES[0], of="layer"),
+    replace(SWITCHES[1], of="draft"),
+    Switch(name="late", values=("on", "off"), toggles="whether"),
+)
+
+
+def test_a_switch_of_the_other_problem_is_idle_whatever_the_backend_says() -> None:
+    """One of the draft in the layer, and the other way round; one of both is not."""
+    backend = replace(
+        BACKEND,
+        switches=SWITCHES_OF_BOTH,
+        idle=lambda *_: {"fused": "it has few rows"},
+        idle_in_draft=lambda *_: {"late": "few tokens"},
+    )
+    draft = DraftSpec(model="paper", vocab_size=64)
+    assert coverage.of_other(backend, SPEC) == ["fused"]
+    assert coverage.idle_switches(backend, SPEC, DEVICE) == {
+        "fused": "it is of the draft, and this is the layer"
+    }
+    assert coverage.of_other(backend, draft) == ["early"]
+    assert coverage.idle_switches(backend, draft, DEVICE) == {
+        "early": "it is of the layer, and this is the draft",
+        "late": "few tokens",
+    }
+
+
+WRONG = [
+    (None, "answered None: it must map {things} to reasons"),
+    ("moe", "answered 'moe': it must map {things} to reasons"),
+    (["moe", "early"], "answered ['moe', 'early']: it must map {things} to reasons"),
+    ({"moe": None}, "says of moe None, which is not one line of text"),
+    ({"moe": 8}, "says of moe 8, which is not one line of text"),
+    ({"moe": " "}, "says of moe ' ', which is not one line of text"),
+    ({"moe": "a\rb"}, "says of moe 'a\\rb', which is not one line of text"),
+]
+"""Answers, and what is wrong with each."""
+
+
+@pytest.mark.parametrize(("told", "wrong"), WRONG)
+@pytest.mark.parametrize("asked", ["idle", "idle_in_draft"])
+def test_idle_switches_have_a_line_each(asked: str, told: Any, wrong: str) -> None:  # noqa: ANN401
+    """What is recorded must be read again, and printed."""
+    switch = Switch(name="moe", values=("on", "off"), toggles="what")
+    answers: dict[str, Any] = {asked: lambda *_: told}
+    backend = replace(BACKEND, switches=(switch,), **answers)
+    draft = DraftSpec(model="paper", vocab_size=64)
+    with pytest.raises(BackendError) as raised:
+        coverage.idle_switches(backend, SPEC if asked == "idle" else draft, DEVICE)
+    assert str(raised.value) == f"{asked} {wrong.format(things='switches')}"
+
+
+def test_what_is_idle_is_a_switch_of_the_backend() -> None:
+    """A slip of the pen would leave the arm without its line."""
+    backend = replace(BACKEND, switches=SWITCHES, idle=lambda *_: {"erly": "few rows"})
+    with pytest.raises(BackendError) as raised:
+        coverage.idle_switches(backend, SPEC, DEVICE)
+    assert str(raised.value) == "idle names erly, which is no switch of it"
+
+
+@pytest.mark.parametrize(("told", "wrong"), WRONG)
+def test_declined_regions_have_a_line_each(told: Any, wrong: str) -> None:  # noqa: ANN401
+    """A region without a reason would be asked to run."""
+    backend = replace(BACKEND, declines=lambda _: told)
+    with pytest.raises(BackendError) as raised:
+        coverage.left(backend, SPEC)
+    assert str(raised.value) == f"declines {wrong.format(things='regions')}"

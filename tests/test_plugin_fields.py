@@ -87,6 +87,13 @@ def test_a_sound_declaration_has_no_faults() -> None:
             {"switches": (switch(off=None),)},
             "of switch pdl: off is None, and must be text",
         ),
+        (
+            {"switches": (switch(of="both"),)},
+            (
+                "of switch pdl: of is 'both', and must be layer, draft, or empty where "
+                "it may change both"
+            ),
+        ),
     ],
 )
 def test_a_field_of_a_wrong_type_is_told_with_what_it_must_be(

@@ -12,6 +12,7 @@ from torch import Tensor
 from layerscope import registry
 from layerscope.environment import DeviceFacts
 from layerscope.errors import BackendError, InputError
+from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import BACKEND, ReferenceBuilt, ReferenceStep
 from layerscope.layers.spec import DType, Family, LayerSpec
@@ -417,8 +418,8 @@ def test_what_declines_without_a_mapping_is_refused(problem: Problem) -> None:
     backend = replace(paper(), declines=lambda _: None)  # type: ignore[arg-type,return-value]
     assert registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU) == [
         (
-            "cannot be checked (AttributeError: 'NoneType' object has no attribute "
-            "'get'); tell its author"
+            "cannot be checked (declines answered None: it must map regions to "
+            "reasons); tell its author"
         )
     ]
 
@@ -510,5 +511,24 @@ def test_what_tells_idle_switches_without_a_mapping_is_refused(
 ) -> None:
     """Before anything is made."""
     backend = replace(paper(), idle=lambda *_: None)  # type: ignore[arg-type]
-    (reason,) = registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU)
-    assert reason.startswith("cannot be checked (TypeError: ")
+    assert registry.reasons(backend, Arm(backend="paper"), problem.spec, CPU) == [
+        (
+            "cannot be checked (idle answered None: it must map switches to reasons); "
+            "tell its author"
+        )
+    ]
+
+
+def test_what_is_idle_in_a_draft_is_asked_where_there_is_one(problem: Problem) -> None:
+    """Before the layer is measured; not of a backend without a draft."""
+    arm, draft = Arm(backend="paper"), DraftSpec(model="paper", vocab_size=64)
+    wrong = replace(paper(), idle_in_draft=lambda *_: {"early": "it is late"})
+    drafting = replace(wrong, build_draft=BACKEND.build_draft)
+    assert registry.reasons(drafting, arm, problem.spec, CPU, draft) == [
+        (
+            "cannot be checked (idle_in_draft names early, which is no switch of it); "
+            "tell its author"
+        )
+    ]
+    assert registry.reasons(drafting, arm, problem.spec, CPU) == []
+    assert registry.reasons(wrong, arm, problem.spec, CPU, draft) == []

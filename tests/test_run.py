@@ -478,3 +478,16 @@ def test_a_recorded_run_is_small(tmp_path: Path) -> None:
     writer.add_kernels(kernels)
     writer.checkpoint()
     assert (tmp_path / KERNELS_FILE).stat().st_size < 1_000_000
+
+
+def test_stamps_that_were_taken_out_again_are_gone_from_disk(tmp_path: Path) -> None:
+    """The file that was written before holds none."""
+    stamps = pl.DataFrame(
+        [("fused (stamps)", 0, "qkv", 0, 0, 10, 20, 30)], schema=STAMPS, orient="row"
+    )
+    writer = RunWriter(tmp_path, handmade.header())
+    writer.set_stamps(stamps)
+    writer.checkpoint()
+    writer.forget(["fused (stamps)"])
+    writer.checkpoint()
+    assert_frame_equal(load(tmp_path).stamps, empty(STAMPS))

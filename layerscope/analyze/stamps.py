@@ -1,14 +1,14 @@
 """Waiting and work told apart by what the blocks of kernels noted.
 
 The time of a pass is cut where it is handed over. With kernels in the order in which
-their waits end, F the last end of a block of the kernel before, W the first end of a
-wait and E the last end of a block of the kernel itself::
+their waits end, W the first end of a wait of a kernel's blocks, E the last end of a
+block, and F the latest E of all kernels before it::
 
-    hand-over = W - F    nobody works on what this kernel needs, nor has it begun to
-    work      = E - W
+    hand-over = max(0, W - F)           everything before has ended, and it still waits
+    work      = max(0, E - max(W, F))   what it adds to what was done by then
 
 Both added up over the kernels of a pass are its last end minus its first W, in whole
-nanoseconds.
+nanoseconds. A kernel that never waits counts from its begin.
 """
 
 from dataclasses import dataclass
@@ -41,9 +41,9 @@ class StampedPass:
     kernels: pl.DataFrame
     """A row a kernel, in order; means over readings, in ns as floats.
 
-    ``role``; ``blocks``; ``idle_blocks``, that left at once; ``early_ns``, from the
-    begin of its first block to the end of the kernel before it; ``handover_ns`` and
-    ``work_ns``, as above; of its median block ``block_waits_ns``, from its begin to the
+    ``role``; ``blocks``; ``empty_blocks``, that left at once; ``early_ns``, from the
+    begin of its first block to F; ``handover_ns`` and ``work_ns``, as above; of its
+    median block ``block_waits_ns``, from its begin to the
     end of its wait, which early work may fill, and ``block_works_ns``, from there to
     its end; and ``triggers_ns``, from when the last block let the next kernel start to
     the last end. Null of the first kernel is what needs one before it.
@@ -91,17 +91,20 @@ def stamped_kernels(stamps: pl.DataFrame) -> pl.DataFrame:
         stamps: `schema.STAMPS`.
 
     Returns:
-        Columns arm, reading, role, ``blocks``, ``idle_blocks``, then those of
+        Columns arm, reading, role, ``blocks``, ``empty_blocks``, then those of
         `StampedPass.kernels` in ns, whole but for medians; in the order of each pass.
-        Kernels of which no block noted anything are left out.
+        Kernels of which no block noted its end are left out.
     """
+    # of a block that left at once nothing counts but its begin
     waited = pl.col("waited_ns").fill_null(pl.col("begun_ns"))
     ends = (
-        stamps.with_columns(waited_ns=waited)
+        stamps.with_columns(
+            waited_ns=pl.when(pl.col("ended_ns").is_not_null()).then(waited)
+        )
         .group_by(_KERNEL)
         .agg(
             blocks=pl.len().cast(pl.Int64),
-            idle_blocks=pl.col("begun_ns").null_count().cast(pl.Int64),
+            empty_blocks=pl.col("ended_ns").null_count().cast(pl.Int64),
             block_waits_ns=(pl.col("waited_ns") - pl.col("begun_ns")).median(),
             block_works_ns=(pl.col("ended_ns") - pl.col("waited_ns")).median(),
             begun_ns=pl.col("begun_ns").min(),
@@ -112,14 +115,15 @@ def stamped_kernels(stamps: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("ended_ns").is_not_null())
         .sort(*_PASS, "waited_ns", "role")
     )
-    before = pl.col("ended_ns").shift(1).over(_PASS)
+    before = pl.col("ended_ns").cum_max().shift(1).over(_PASS)
+    begins = pl.max_horizontal("waited_ns", before)
     return ends.select(
         *_KERNEL,
         "blocks",
-        "idle_blocks",
+        "empty_blocks",
         early_ns=before - pl.col("begun_ns"),
-        handover_ns=pl.col("waited_ns") - before,
-        work_ns=pl.col("ended_ns") - pl.col("waited_ns"),
+        handover_ns=(pl.col("waited_ns") - before).clip(lower_bound=0),
+        work_ns=(pl.col("ended_ns") - begins).clip(lower_bound=0),
         block_waits_ns="block_waits_ns",
         block_works_ns="block_works_ns",
         triggers_ns=pl.col("ended_ns") - pl.col("triggered_ns"),

@@ -13,6 +13,7 @@ from layerscope.experiment import SERIAL, Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import BackendSpec
+from layerscope.run_header import IdleSwitch
 from layerscope.runner.idle import idle_switches
 from layerscope.study import Arm, Study, SwitchStudy
 from layerscope.switches import Switch, SwitchArms, SwitchKind, TakenApart
@@ -33,7 +34,8 @@ def with_each_switch(study: Study, device: DeviceFacts) -> Study:
 
     A switch that is idle, which changes nothing for what is measured, has no arms; it
     stays as it is in those of the others. The draft has arms of its own: what is idle
-    there may not be in the layer.
+    there may not be in the layer. An arm that is refused is not asked what is idle: the
+    study says why it is, as without its switches told apart.
 
     Args:
         study: of a layer.
@@ -55,11 +57,10 @@ def with_each_switch(study: Study, device: DeviceFacts) -> Study:
             "one that has some: layerscope backends lists them"
         )
         raise InputError(msg)
-    layer = _switch_study(study, study.spec, switched, device)
-    draft = None
-    drafting = [one for one in switched if one.build_draft is not None]
-    if study.draft is not None and drafting:
-        draft = _switch_study(study, study.draft, drafting, device)
+    fitting = _fitting(study, study.spec, device)
+    idle = idle_switches(fitting, study.spec, device)
+    layer = _switch_study(study, study.spec, switched, idle)
+    draft = _of_draft(study, switched, fitting, device)
     _refuse_idle(layer, draft)
     return msgspec.structs.replace(
         study,
@@ -74,6 +75,17 @@ def _names(study: Study) -> list[str]:
     return list(dict.fromkeys(arm.backend for arm in study.arms))
 
 
+def _fitting(study: Study, spec: LayerSpec, device: DeviceFacts) -> list[Arm]:
+    """The arms of `study`, which is of `spec`, that are not refused."""
+    return [
+        arm
+        for arm in study.arms
+        if not registry.reasons(
+            registry.load(arm.backend), arm, spec, device, study.draft
+        )
+    ]
+
+
 def _can_turn(switch: Switch) -> bool:
     return bool(switch.on_value)
 
@@ -82,11 +94,11 @@ def _switch_study(
     study: Study,
     spec: LayerSpec | DraftSpec,
     backends: Iterable[BackendSpec],
-    device: DeviceFacts,
+    told: Iterable[IdleSwitch],
 ) -> SwitchStudy:
-    """How switches of `backends` are told apart where `spec` is measured."""
+    """How switches of `backends`, but for idle ones, are told apart on `spec`."""
     idle: dict[str, dict[str, str]] = {}
-    for one in idle_switches(study.arms, spec, device):
+    for one in told:
         idle.setdefault(one.backend, {})[one.switch] = one.reason
     arms = _Arms(study.arms)
     apart = tuple(
@@ -99,6 +111,21 @@ def _switch_study(
         arms=tuple(arms.added),
         experiments=_experiments(apart) if study.experiments else {},
     )
+
+
+def _of_draft(
+    study: Study,
+    backends: Iterable[BackendSpec],
+    fitting: Iterable[Arm],
+    device: DeviceFacts,
+) -> SwitchStudy | None:
+    """The same of the study's draft; None where nobody drafts."""
+    drafting = {one.name: one for one in backends if one.build_draft is not None}
+    if study.draft is None or not drafting:
+        return None
+    asked = (arm for arm in fitting if arm.backend in drafting)
+    idle = idle_switches(asked, study.draft, device)
+    return _switch_study(study, study.draft, drafting.values(), idle)
 
 
 def _undelayed(apart: TakenApart) -> TakenApart:
@@ -155,7 +182,7 @@ class _Arms:
             Arm(
                 backend=like.backend,
                 switches=like.switches,
-                label=f"{like.name}, built again",
+                label=f"{like.name} (built again)",
             )
         )
         return self.added[-1].name

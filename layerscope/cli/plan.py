@@ -16,7 +16,7 @@ from layerscope.cli.stamps import with_stamps
 from layerscope.errors import BackendError, InputError
 from layerscope.experiment import ALL, PASSES, Experiment, usual
 from layerscope.graphs.device import facts
-from layerscope.layers.draft_spec import draft_of
+from layerscope.layers.draft_spec import DraftSpec, draft_of
 from layerscope.layers.model_config import model_from_folder, weights_in_folder
 from layerscope.layers.presets import PRESETS, preset
 from layerscope.layers.spec import DType, LayerSpec, ModelShape
@@ -84,8 +84,9 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
     _check(options)
     defaults = _defaults(device)
     spec, folder = layer(options, device)
+    draft = None if options.no_draft else draft_of(spec)
     if options.arms is None:
-        arms, left_out = _fitting_arms(spec, device)
+        arms, left_out = _fitting_arms(spec, draft, device)
     else:
         arms, left_out = parse_arms(options.arms), ()
     asked_for = () if options.arms is None else arms
@@ -93,7 +94,7 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
     study = Study(
         spec=spec,
         arms=arms,
-        draft=None if options.no_draft else draft_of(spec),
+        draft=draft,
         experiments=_experiments(options, spec, device),
         seed=options.seed,
         samples=options.samples,
@@ -106,7 +107,7 @@ def plan(options: ProfileOptions, device: torch.device) -> Plan:
         of_draft = study.draft_switches.arms if study.draft_switches else ()
         optional |= {arm.name for arm in (*study.switch_arms, *of_draft)}
     if options.stamps:
-        study = with_stamps(study)
+        study = with_stamps(study, spec)
         optional |= {arm.name for arm in study.stamp_arms}
     return Plan(
         study=study,
@@ -234,9 +235,12 @@ def _spec(
 
 
 def _fitting_arms(
-    spec: LayerSpec, device: torch.device
+    spec: LayerSpec, draft: DraftSpec | None, device: torch.device
 ) -> tuple[tuple[Arm, ...], tuple[str, ...]]:
-    """The reference and every other backend that can run `spec`; and why others not."""
+    """The reference and every other backend that can run `spec`; and why others not.
+
+    Those that cannot tell what is idle in `draft` are among the others.
+    """
     arms, left_out = [Arm(backend=registry.FALLBACK)], []
     for name in registry.discover():
         if name == registry.FALLBACK:
@@ -244,8 +248,8 @@ def _fitting_arms(
         arm = Arm(backend=name)
         try:
             backend = registry.load(name)
-            reasons = registry.reasons(backend, arm, spec, facts(device))
-            reasons = reasons or coverage.idle(backend, spec)
+            reasons = registry.reasons(backend, arm, spec, facts(device), draft)
+            reasons = reasons or coverage.why_all_left(backend, spec)
         except BackendError as error:
             reasons = [str(error)]
         if reasons:

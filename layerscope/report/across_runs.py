@@ -1,5 +1,6 @@
 """Two runs against each other, arm by arm."""
 
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from layerscope.analyze.across_runs import AcrossRuns, across
@@ -9,7 +10,7 @@ from layerscope.analyze.statistics import Verdict
 from layerscope.errors import InputError
 from layerscope.report.arms import arm_names, check_arm, partial_warnings
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Report, Table
-from layerscope.report.fallbacks import idle_arms
+from layerscope.report.fallbacks import idle_switch_notes, ran_nothing
 from layerscope.report.observed_runs import compare_observed_runs
 from layerscope.report.tables import change_cell, unfused_notes
 from layerscope.report.work import noun, title
@@ -111,14 +112,33 @@ def machine_notes(base: Run, other: Run) -> list[str]:
     return [f"the runs are of two devices {name}, which need not be equally fast"]
 
 
-def idle_warnings(*runs: Run) -> tuple[str, ...]:
+def ran_nothing_warnings(*runs: Run) -> tuple[str, ...]:
     """A line for every arm of a run that was another backend under its name."""
     return tuple(
         f"{run.path}: {arm} {each.told}"
         for run in runs
-        for arm, each in idle_arms(run.header).items()
+        for arm, each in ran_nothing(run.header).items()
         if not arm.endswith(AA_SUFFIX)
     )
+
+
+def idle_notes(
+    base: Run, other: Run, pairs: Collection[tuple[str, str]]
+) -> Iterator[str]:
+    """Switches of the compared arms that change nothing; where in one run only, of it.
+
+    Args:
+        base: what is compared with.
+        other: what is compared.
+        pairs: arms, each of `base` and of `other`.
+    """
+    before = [*idle_switch_notes(base.header, [arm for arm, _ in pairs])]
+    after = [*idle_switch_notes(other.header, [arm for _, arm in pairs])]
+    for line in before:
+        yield line if line in after else f"{base.path}: {line}"
+    for line in after:
+        if line not in before:
+            yield f"{other.path}: {line}"
 
 
 def run_facts(base: Run, other: Run) -> tuple[Fact, ...]:
@@ -156,10 +176,11 @@ def _report(
             *dict.fromkeys(
                 note for pair in pairs for note in unfused_notes(base.header, pair)
             ),
+            *idle_notes(base, other, pairs),
         ),
         warnings=(
             *(f"the runs differ: {each}" for each in differing),
-            *idle_warnings(base, other),
+            *ran_nothing_warnings(base, other),
             *partial_warnings(base, other),
         ),
         differences=differing,

@@ -12,9 +12,9 @@ from layerscope.report.experiments import experiment_notes
 from layerscope.report.facts import facts
 from layerscope.report.fallbacks import (
     fallback_notes,
-    idle_arms,
-    idle_headline,
     idle_switch_notes,
+    no_gain_headline,
+    ran_nothing,
 )
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.limits import role_notes
@@ -84,10 +84,10 @@ def report_of(
 
 def _headlines(header: RunHeader, measured: Measures) -> Iterator[Fact]:
     words = against(header, measured.base)
-    idle = idle_arms(header)
+    nothing = ran_nothing(header)
     for arm, found in measured.ledgers.items():
-        if arm in idle:
-            yield idle_headline(arm, idle[arm], words)
+        if arm in nothing:
+            yield no_gain_headline(arm, nothing[arm], words)
         else:
             yield headline(found, measured.comparisons[arm], words)
 
@@ -155,7 +155,7 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         yield "no whole round was sampled, so there are no anchors"
     if header.study.draft is not None and run.draft is None:
         yield "the draft is missing: it was not measured, or stopped before a sample"
-    for arm in idle_arms(header):
+    for arm in ran_nothing(header):
         if arm != measured.again:
             yield f"{arm} ran nothing of its own: its figures are the fallback's"
     yield from _doubts(header, measured)

@@ -20,9 +20,9 @@ from layerscope.report.document import (
 )
 from layerscope.report.facts import floor_text
 from layerscope.report.fallbacks import (
-    idle_arms,
-    idle_headline,
     idle_switch_notes,
+    no_gain_headline,
+    ran_nothing,
 )
 from layerscope.report.ledger import headline, ledger_notes, ledger_tables
 from layerscope.report.observed_runs import compare_observed_arms
@@ -68,12 +68,12 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
     comparison = compare(times, base, other, floor_ns)
     found = ledger_of(swept, base, other)
     words = against(header, base)
-    base_ns, idle = anchor_ns(times, base), idle_arms(header)
+    base_ns, nothing = anchor_ns(times, base), ran_nothing(header)
     return Report(
         title=f"{title(header.study.spec)}: {other} {words}",
         headlines=(
-            idle_headline(other, idle[other], words)
-            if other in idle
+            no_gain_headline(other, nothing[other], words)
+            if other in nothing
             else headline(found, comparison, words),
         ),
         facts=(
@@ -86,7 +86,7 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
         ),
         notes=(
             *unfused_notes(header, arms),
-            *(f"{arm} {each.told}" for arm, each in idle.items() if arm in arms),
+            *(f"{arm} {each.told}" for arm, each in nothing.items() if arm in arms),
             *idle_switch_notes(header, arms),
             *ledger_notes(found),
         ),
@@ -96,7 +96,7 @@ def _report(run: Run, arms: tuple[str, str], parts: tuple[Report, ...] = ()) -> 
 
 
 def _arm_table(swept: SweptRun, arms: tuple[str, str], comparison: Comparison) -> Table:
-    is_judged = arms[1] not in idle_arms(swept.header)
+    is_judged = arms[1] not in ran_nothing(swept.header)
     changes = (None, change_cell(comparison, is_judged=is_judged))
     anchors = [anchor(swept.times, arm) for arm in arms]
     return Table(

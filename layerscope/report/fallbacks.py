@@ -10,7 +10,7 @@ from layerscope.study import AA_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class RanNothing:
     """An arm that ran nothing of its own: another backend under its name."""
 
     backends: tuple[str, ...]
@@ -20,7 +20,7 @@ class Idle:
     """What it is, read on from the arm's name."""
 
 
-def idle_arms(header: RunHeader) -> dict[str, Idle]:
+def ran_nothing(header: RunHeader) -> dict[str, RanNothing]:
     """Every arm of which all regions ran on other backends than its own.
 
     The A/A arm is one where the arm it repeats is.
@@ -37,13 +37,13 @@ def idle_arms(header: RunHeader) -> dict[str, Idle]:
                 f"ran nothing of its own, {regions} ran on {' and '.join(backends)} "
                 f"({'; '.join(reasons)})"
             )
-            found[arm.name] = Idle(backends, told)
+            found[arm.name] = RanNothing(backends, told)
     return found
 
 
-def idle_headline(arm: str, idle: Idle, against: str) -> Fact:
+def no_gain_headline(arm: str, found: RanNothing, against: str) -> Fact:
     """In the place of a change, which would be the fallback's."""
-    return Fact(f"{arm} {against}", f"no gain is claimed: it {idle.told}")
+    return Fact(f"{arm} {against}", f"no gain is claimed: it {found.told}")
 
 
 def own_regions(header: RunHeader, arm: str) -> str | None:
@@ -57,13 +57,17 @@ def own_regions(header: RunHeader, arm: str) -> str | None:
 
 
 def fallback_notes(header: RunHeader) -> Iterator[str]:
-    """Every region that its arm's backend did not run, or that is not told apart."""
-    idle = idle_arms(header)
-    for arm, each in idle.items():
+    """Every region that its arm's backend did not run, or that is not told apart.
+
+    Of arms that are compared: those of switches and stamps leave what these leave.
+    """
+    nothing = ran_nothing(header)
+    for arm, each in nothing.items():
         if not arm.endswith(AA_SUFFIX):
             yield f"{arm} {each.told}"
+    told = {arm.name for arm in header.study.arms} - {*nothing}
     for decision in header.decisions:
-        if decision.reason and decision.arm not in idle:
+        if decision.reason and decision.arm in told:
             yield (
                 f"{decision.arm}: {region_name(decision.region)} ran on "
                 f"{decision.backend} ({decision.reason})"
@@ -73,15 +77,17 @@ def fallback_notes(header: RunHeader) -> Iterator[str]:
 def idle_switch_notes(header: RunHeader, arms: Collection[str]) -> Iterator[str]:
     """Of each of `arms`: its switches that change nothing, at whatever values.
 
-    Not of arms that ran nothing of their own, whose every switch does.
+    Not of arms that ran nothing of their own, whose every switch does; and a switch of
+    the other problem only where the arm sets it.
     """
-    nothing = idle_arms(header)
+    nothing = ran_nothing(header)
     for arm in header.study.arms:
         if arm.name not in arms or arm.name in nothing:
             continue
         by_reason: dict[str, list[str]] = {}
         for each in header.idle_switches:
-            if each.backend == arm.backend:
+            is_told = not each.of_other or each.switch in arm.switches
+            if is_told and each.backend == arm.backend:
                 by_reason.setdefault(each.reason, []).append(each.switch)
         for reason, switches in by_reason.items():
             verb = "changes" if len(switches) == 1 else "change"

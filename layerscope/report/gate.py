@@ -11,8 +11,9 @@ from layerscope.report.across_runs import (
     COLUMNS,
     arm_label,
     change_text,
-    idle_warnings,
+    idle_notes,
     machine_notes,
+    ran_nothing_warnings,
     row,
     run_facts,
 )
@@ -88,8 +89,9 @@ def gate_runs(
             *machine_notes(against, run),
             *([] if arms else _arms_left_out(run, against)),
             *_drafts_left_out(run, against, chosen),
+            *_idle_notes(run, against, chosen),
         ),
-        warnings=(*idle_warnings(against, run), *partial_warnings(against, run)),
+        warnings=(*ran_nothing_warnings(against, run), *partial_warnings(against, run)),
     )
     return GateReport(worst, report)
 
@@ -148,6 +150,15 @@ def _drafts_left_out(run: Run, against: Run, arms: tuple[str, ...]) -> Iterator[
         lacking = [path for path, names in has.items() if arm not in names]
         if len(lacking) == 1:
             yield f"the draft of {arm} is not judged: {lacking[0]} has none"
+
+
+def _idle_notes(run: Run, against: Run, arms: tuple[str, ...]) -> Iterator[str]:
+    """Switches of judged arms that change nothing, in the layer and in the draft."""
+    pairs = [(arm, arm) for arm in arms]
+    yield from idle_notes(against, run, pairs)
+    if run.draft is not None and against.draft is not None:
+        for line in idle_notes(against.draft, run.draft, pairs):
+            yield f"draft: {line}"
 
 
 def _table(measured: str, gates: list[Gate]) -> Table:

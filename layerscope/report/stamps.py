@@ -12,7 +12,7 @@ from layerscope.units import format_estimate, format_ns, format_things
 _COLUMNS: Final = (
     Column("role", "role", Kind.TEXT),
     Column("blocks", "blocks", Kind.COUNT),
-    Column("idle_blocks", "left at once", Kind.COUNT),
+    Column("empty_blocks", "left at once", Kind.COUNT),
     Column("early_ns", "begins before", Kind.CHANGE),
     Column("handover_ns", "hand-over", Kind.TIME),
     Column("work_ns", "work", Kind.TIME),
@@ -23,10 +23,11 @@ _COLUMNS: Final = (
 _SUMS: Final = ("handover_ns", "work_ns")
 _HOW: Final = (
     "blocks, by stamps that the first thread of each takes: begins before: from its "
-    "first block's begin to the end of the kernel before it; hand-over: from that end "
-    "to the first block whose wait was over; work: from there to its own end; both add "
-    "up to the pass, without the first kernel's hand-over; a block waits: the median "
-    "one, early work included; triggers before its end: from its last block's trigger"
+    "first block's begin to the end of all kernels before it; hand-over: from that end "
+    "to the first block whose wait was over; work: what it goes on beyond both; they "
+    "add up to the pass, without the first kernel's hand-over; a block waits: the "
+    "median one, early work included; triggers before its end: from its last block's "
+    "trigger"
 )
 
 
@@ -59,7 +60,7 @@ def _cost(one: StampedPass) -> str:
         return "what stamps cost was not measured"
     found = one.cost.difference
     change = format_estimate(found.value, found.low, found.high, one.cost.relative)
-    return f"in their build stamps change a pass by {change}, {one.cost.verdict}"
+    return f"a build with stamps changes a pass by {change}, {one.cost.verdict}"
 
 
 def _moves(one: StampedPass) -> str:

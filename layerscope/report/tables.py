@@ -13,7 +13,7 @@ from layerscope.layers.draft_spec import DraftSpec
 from layerscope.report.bounds import bounds_table
 from layerscope.report.document import Cell, Column, Interval, Kind, Table, Traffic
 from layerscope.report.experiments import knock_out_tables, what_if_tables
-from layerscope.report.fallbacks import Idle, idle_arms, own_regions
+from layerscope.report.fallbacks import RanNothing, own_regions, ran_nothing
 from layerscope.report.ledger import ledger_tables
 from layerscope.report.limits import role_tables, speeds_table
 from layerscope.report.measures import Measures
@@ -111,42 +111,42 @@ def _role_tables(run: Run, again: str) -> Iterator[Table]:
 
 def against(header: RunHeader, base: str) -> str:
     """What changes are against, in words that never hide an unfused baseline."""
-    idle = idle_arms(header)
-    name = f"{base}, which ran nothing of its own" if base in idle else base
-    if _is_unfused(header, base, idle):
+    nothing = ran_nothing(header)
+    name = f"{base}, which ran nothing of its own" if base in nothing else base
+    if _is_unfused(header, base, nothing):
         return f"against unfused torch ({name})"
     return f"against {name}"
 
 
 def unfused_notes(header: RunHeader, arms: Iterable[str]) -> Iterator[str]:
     """That a change is against unfused torch, where some of `arms` are and some not."""
-    idle = idle_arms(header)
-    if len({_is_unfused(header, arm, idle) for arm in arms}) > 1:
+    nothing = ran_nothing(header)
+    if len({_is_unfused(header, arm, nothing) for arm in arms}) > 1:
         yield (
             "every change to or from reference is against unfused torch, not against "
             "a serving kernel chain"
         )
 
 
-def _is_unfused(header: RunHeader, arm: str, idle: Mapping[str, Idle]) -> bool:
+def _is_unfused(header: RunHeader, arm: str, nothing: Mapping[str, RanNothing]) -> bool:
     """Whether all that `arm` ran is plain torch of ours, under whatever name."""
     if isinstance(header.study.spec, CallableSpec):
         return False
-    if arm in idle:
-        return idle[arm].backends == (REFERENCE,)
+    if arm in nothing:
+        return nothing[arm].backends == (REFERENCE,)
     backends = {each.name: each.backend for each in header.study.all_arms}
     return backends.get(arm) == REFERENCE
 
 
 def _layer_table(header: RunHeader, measured: Measures) -> Table:
     measured_noun = noun(header.study.spec)
-    idle = idle_arms(header)
+    nothing = ran_nothing(header)
     plain = Table(
         title=f"{measured_noun}: one pass, change {against(header, measured.base)}",
         columns=_LAYER,
-        rows=tuple(_layer_row(header, measured, arm, idle) for arm in measured.arms),
+        rows=tuple(_layer_row(header, measured, arm, nothing) for arm in measured.arms),
     )
-    if not idle:
+    if not nothing:
         return plain
     own = [own_regions(header, arm) for arm in measured.arms]
     rows = tuple((*row, each) for row, each in zip(plain.rows, own, strict=True))
@@ -154,10 +154,10 @@ def _layer_table(header: RunHeader, measured: Measures) -> Table:
 
 
 def _layer_row(
-    header: RunHeader, measured: Measures, arm: str, idle: Collection[str]
+    header: RunHeader, measured: Measures, arm: str, nothing: Collection[str]
 ) -> tuple[Cell, ...]:
     anchor = measured.anchors[arm]
-    is_judged = arm != measured.again and arm not in idle
+    is_judged = arm != measured.again and arm not in nothing
     return (
         arm,
         Interval(anchor.value, anchor.low, anchor.high) if anchor.samples else None,
@@ -218,7 +218,7 @@ def region_table_of(measured: Measures, arm: str, title: str) -> Table:
 
 def why_unjudged(header: RunHeader, measured: Measures, arm: str) -> str:
     """Why changes of the regions of `arm` get no verdict; empty where they do."""
-    if arm in idle_arms(header):
+    if arm in ran_nothing(header):
         return "it ran nothing of its own"
     if measured.region_names(arm) != measured.region_names(measured.base):
         return f"its regions are not those of {measured.base}"

@@ -76,7 +76,8 @@ def _is_enough(
     made = pl.concat([empty(SAMPLES), *frames])
     times = pass_times(made.filter(experiment=CAPTURED))
     base = bench.study.arms[0].name
-    widths = [_half_width(times, base, arm) for arm in bench.arms if arm != base]
+    alone = {base, *(arm.name for arm in bench.study.stamp_arms)}
+    widths = [_half_width(times, base, arm) for arm in bench.arms if arm not in alone]
     return max(widths, default=0.0) < bench.study.target_interval * _OF_TARGET
 
 

@@ -31,7 +31,7 @@ from layerscope.runner.first_runs import (
     Order,
 )
 from layerscope.runner.outputs import kept, why_other
-from layerscope.runner.waits import GAVE_UP, has_given_up
+from layerscope.runner.waits import GAVE_UP, GAVE_UP_AS_CAPTURED, has_given_up
 from layerscope.runner.workload import Workload
 
 Say: TypeAlias = Callable[[Message], None]
@@ -125,7 +125,7 @@ class _Elsewhere:
             self._say(begin)  # capturing runs it too, to warm it
             replay = self._captured(run.arm)
             self._begin(0)
-            self._launched(run.arm, replay)
+            self._launched(run.arm, replay, GAVE_UP_AS_CAPTURED)
             return ""
         replay = self._captured(run.arm)
         allowed = self._workload.allowed(run.arm)
@@ -134,12 +134,12 @@ class _Elsewhere:
             return "it is the captured graph itself, as that was captured elsewhere"
         variant = editing.edited(replay, change)
         self._begin(0)
-        before = kept(self._launched(run.arm, replay))
+        before = kept(self._launched(run.arm, replay, GAVE_UP_AS_CAPTURED))
         self._say(begin)
         reason = self._why_other(run, variant, before)
         for step in range(1, FIRST_RUN_STEPS):
             self._begin(step)
-            before = kept(self._launched(run.arm, replay))
+            before = kept(self._launched(run.arm, replay, GAVE_UP_AS_CAPTURED))
             reason = reason or self._why_other(run, variant, before)
         return reason
 
@@ -168,21 +168,21 @@ class _Elsewhere:
             self._player.wait()
         for _ in range(_AGAIN - 1):
             variant.launch()
-        after = self._launched(run.arm, variant)
+        after = self._launched(run.arm, variant, GAVE_UP)
         return why_other(
             before, after, self._workload.bound(run.arm) if is_whole else None
         )
 
-    def _launched(self, arm: str, replay: Replay) -> Sequence[Tensor]:
+    def _launched(self, arm: str, replay: Replay, gave_up: str) -> Sequence[Tensor]:
         """What a replay gives.
 
         Raises:
-            MeasurementError: it is not the arm's work.
+            MeasurementError: it is not the arm's work, but it `gave_up`.
         """
         replay.launch()
         self._player.wait()
         if has_given_up(self._workload, arm):
-            raise MeasurementError(GAVE_UP)
+            raise MeasurementError(gave_up)
         return self._workload.outputs(arm, self._passes)
 
 

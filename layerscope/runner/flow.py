@@ -102,7 +102,7 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
     facts = devices.facts(device)
     refused: dict[tuple[str, str], list[str]] = {}
     for arm in arms:
-        for reason in reasons(backends[arm.name], arm, spec, facts):
+        for reason in reasons(backends[arm.name], arm, spec, facts, study.draft):
             refused.setdefault((arm.backend, reason), []).append(arm.name)
     counts = Counter(arm.backend for arm in arms)
     found = devices.refusals(device) + [

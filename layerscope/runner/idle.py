@@ -31,8 +31,11 @@ def idle_switches(
                 f"({describe(error)}); tell its author"
             )
             raise BackendError(msg) from error
+        of_other = coverage.of_other(backend, spec)
         found += [
-            IdleSwitch(backend=name, switch=switch, reason=reason)
+            IdleSwitch(
+                backend=name, switch=switch, reason=reason, of_other=switch in of_other
+            )
             for switch, reason in told.items()
         ]
     return found

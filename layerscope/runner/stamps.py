@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 from torch import Tensor
 
+from layerscope.errors import describe
 from layerscope.runner.bench import Bench
 from layerscope.schema import STAMPS, empty
 
@@ -22,18 +23,17 @@ TIMES: Final = ("begun_ns", "waited_ns", "triggered_ns", "ended_ns")
 def note_stamps(bench: Bench) -> None:
     """Replay every stamped arm, and add what its blocks noted to the run.
 
+    An arm whose stamps cannot be read is a warning: all else of the run is whole.
+
     Args:
         bench: with replays captured and warm.
-
-    Raises:
-        BackendError: an arm's backend says that it has stamps, and has none.
     """
     read = bench.read_stamps
     arms = [arm.name for arm in bench.study.stamp_arms]
     if read is None or not arms:
         return
     bench.progress.phase("reading stamps of blocks", READINGS)
-    frames = [empty(STAMPS)]
+    frames, failed = [empty(STAMPS)], dict[str, str]()
     for reading in range(READINGS):
         bench.restart(hold=_REPLAYS * len(arms))
         for arm in arms:
@@ -41,8 +41,12 @@ def note_stamps(bench: Bench) -> None:
                 bench.longest(arm).launch()
                 bench.next_step()
             bench.player.wait()
-            frames.append(stamp_rows(arm, reading, read(arm)))
+            try:
+                frames.append(stamp_rows(arm, reading, read(arm)))
+            except Exception as error:  # noqa: BLE001 (foreign code may raise anything)
+                failed[arm] = f"no stamps of {arm}: {describe(error)}"
         bench.progress.advance()
+    bench.writer.header.warnings += failed.values()
     bench.writer.set_stamps(pl.concat(frames))
 
 

@@ -8,6 +8,7 @@ from layerscope.errors import BackendError
 from layerscope.run_header import BitsCheck
 from layerscope.runner.bench import Bench
 from layerscope.runner.outputs import kept, why_other
+from layerscope.runner.waits import refuse_given_up
 from layerscope.switches import SwitchArms, TakenApart
 
 
@@ -24,7 +25,8 @@ def check_bits(bench: Bench) -> list[BitsCheck]:
         One check a pair of arms; none of pairs of which one was left out.
 
     Raises:
-        BackendError: a switch that says it is bitwise is not.
+        BackendError: a switch that says it is bitwise is not, or an arm's kernels gave
+            up waiting.
     """
     pairs = list(_pairs(bench))
     if not pairs:
@@ -76,5 +78,6 @@ def _outputs(bench: Bench, arms: list[str]) -> dict[str, list[Tensor]]:
         bench.longest(arm).launch()
         bench.next_step()
         bench.player.wait()
+        refuse_given_up(bench, arm)
         found[arm] = kept(bench.workload.outputs(arm, passes))
     return found

@@ -7,7 +7,12 @@ from typing import Final
 
 import polars as pl
 
-from layerscope.errors import DeviceLostError, MeasurementError, describe
+from layerscope.errors import (
+    BackendError,
+    DeviceLostError,
+    MeasurementError,
+    describe,
+)
 from layerscope.experiment import CAPTURED, Experiment
 from layerscope.graphs.edits import Change
 from layerscope.graphs.replay import Editable, Replay
@@ -16,7 +21,12 @@ from layerscope.runner.bench import Bench
 from layerscope.runner.editing import planned
 from layerscope.runner.first_runs import FirstRun, Order, first_runs
 from layerscope.runner.outputs import kept, why_other
-from layerscope.runner.waits import GAVE_UP, has_given_up
+from layerscope.runner.waits import (
+    GAVE_UP,
+    GAVE_UP_AS_CAPTURED,
+    has_given_up,
+    refuse_given_up,
+)
 from layerscope.runner.workload import Recipe
 from layerscope.schema import EDGES
 
@@ -92,6 +102,10 @@ def try_experiments(bench: Bench) -> None:
     Those that may be measured are then made of every capture. The graph of an arm must
     allow the edit, which must then run once in a process of its own, and once here with
     the results of the captured graph.
+
+    Raises:
+        BackendError: kernels of an arm gave up waiting in its captured graph.
+        DeviceLostError: an edited graph failed on the device.
     """
     _note_edges(bench)
     asked: list[_Asked] = []
@@ -154,6 +168,10 @@ def _tried(bench: Bench, asked: list[_Asked]) -> list[Trial]:
     device = str(bench.workload.feed.device)
     runs = [one.run for one in asked]
     reasons = first_runs(bench.recipe, runs, passes, device, bench.ahead)
+    for run in runs:
+        if reasons[run] == GAVE_UP_AS_CAPTURED:
+            msg = f"{run.arm} is wrong: {reasons[run]}, in a process of its own"
+            raise BackendError(msg)
     trials = []
     for one in asked:
         reason = reasons[one.run] or _why_not_here(bench, one)
@@ -180,7 +198,13 @@ def _why_not_here(bench: Bench, asked: _Asked) -> str:
     with blaming(asked.arm, [asked.experiment]):
         try:
             bench.edit(asked.arm, asked.experiment)
-            reason = why_wrong(bench, asked.arm, asked.experiment)
+            # Where the captured graph was warmed too, nobody knows which gave up: then
+            # the next look is at that one, and refuses the arm.
+            is_alone = not asked.experiment.without
+            if is_alone and has_given_up(bench.workload, asked.arm):
+                reason = GAVE_UP
+            else:
+                reason = why_wrong(bench, asked.arm, asked.experiment)
         except MeasurementError as error:
             reason = str(error)
     if reason:
@@ -225,6 +249,9 @@ def why_wrong(bench: Bench, arm: str, experiment: Experiment) -> str:
     What a knock-out leaves out must be there from the captured graph's run, and its
     results must then have the same bits. Any other edit does all the work itself, on
     poisoned memory.
+
+    Raises:
+        BackendError: the arm's kernels gave up waiting in the captured graph.
     """
     lengths = sorted({length for owner, length in bench.replays if owner == arm})
     reasons = (_why_wrong(bench, arm, experiment, length) for length in lengths)
@@ -235,6 +262,7 @@ def _why_wrong(bench: Bench, arm: str, experiment: Experiment, passes: int) -> s
     workload = bench.workload
     bench.restart(hold=2)
     _launch(bench, bench.replay(arm, CAPTURED, passes))
+    refuse_given_up(bench, arm)
     before = kept(workload.outputs(arm, passes))
     if not experiment.without:
         workload.poison()

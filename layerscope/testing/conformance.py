@@ -127,6 +127,9 @@ class _Suite:
             with self._noting(label(spec)):
                 wrong = list(declaration.refusals(self._backend, [spec], here))
                 self._found.failures.extend(wrong)
+                if not wrong:
+                    wrong = list(declaration.left_undone(self._backend, spec, here))
+                    self._fail(label(spec), wrong)
                 is_right = not wrong
             if not is_right:
                 return
@@ -140,7 +143,9 @@ class _Suite:
         """
         missing = {spec.model.family for spec in layers} - self._check(layers)
         if with_real:
-            missing -= self._check(real_specs(missing))
+            real = real_specs(missing)
+            self.ask(real)
+            missing -= self._check(real)
         if missing or not layers:
             names = ", ".join(sorted(missing)) or "any family"
             self._found.failures.append(f"it ran no layer of {names}")
@@ -162,7 +167,6 @@ class _Suite:
             kind = (spec.model.family, spec.dtype, spec.weight_dtype)
             arms = (default,) if kind in kinds else (default, *turned)
             with self._noting(label(spec)):
-                self._fail(label(spec), list(declaration.idle(backend, spec, here)))
                 if not self._leaves_all(spec) and self._check_layer(spec, arms):
                     ran.add(spec.model.family)
                     kinds.add(kind)
@@ -171,12 +175,10 @@ class _Suite:
 
     def _leaves_all(self, spec: LayerSpec) -> bool:
         """Whether nothing of the layer can be checked: all of it runs elsewhere."""
-        wrong = list(declaration.declines(self._backend, spec))
-        self._fail(label(spec), wrong)
-        why = [] if wrong else coverage.idle(self._backend, spec)
+        why = coverage.why_all_left(self._backend, spec)
         if why:
             self._leave_out(label(spec), f"declines all regions: {'; '.join(why)}")
-        return bool(wrong or why)
+        return bool(why)
 
     def _leave_out(self, what: str, why: str) -> None:
         self._found.left_out.append(f"{what}: {why}")

@@ -5,10 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from layerscope import registry
+from layerscope.coverage import is_line, wrong_idle, wrong_reasons
 from layerscope.environment import DeviceFacts
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import SIGNATURES, LayerSpec
@@ -110,6 +111,15 @@ def refusals(
                 return
 
 
+def left_undone(
+    backend: BackendSpec, spec: LayerSpec, device: DeviceFacts
+) -> Iterator[str]:
+    """What is wrong with how `backend` tells what it does not do of a layer."""
+    if not backend.refusals(spec, device):
+        yield from declines(backend, spec)
+        yield from idle(backend, spec, device)
+
+
 def declines(backend: BackendSpec, spec: LayerSpec) -> Iterator[str]:
     """What is wrong with how `backend` leaves regions of `spec` to the fallback."""
     if backend.declines is None:
@@ -120,34 +130,31 @@ def declines(backend: BackendSpec, spec: LayerSpec) -> Iterator[str]:
     if log.names:
         ran = ", ".join(first_operators(log.names))
         yield f"declines ran {ran}: it must not compute anything"
+    yield from wrong_reasons("declines", found, "regions")
     if not isinstance(found, Mapping):
-        yield f"declines answered {found!r}: it must map regions to reasons"
         return
     if found != again:
         yield "declines answered the same layer twice with two things"
-    for region, why in found.items():
+    for region in found:
         if region not in backend.covers[spec.model.family]:
             yield f"it declines {region}, which it does not cover"
-        if not _is_line(why):
-            yield f"it declines {region} for {why!r}, which is not one line of text"
 
 
 def idle(
     backend: BackendSpec, spec: LayerSpec | DraftSpec, device: DeviceFacts
 ) -> Iterator[str]:
     """What is wrong with how `backend` tells which switches change nothing."""
-    names = {switch.name for switch in backend.switches}
     if isinstance(spec, DraftSpec):
         asked = backend.idle_in_draft, spec, device
-        yield from _wrong_idle("idle_in_draft", asked, names)
+        yield from _wrong_idle("idle_in_draft", asked, backend)
     else:
-        yield from _wrong_idle("idle", (backend.idle, spec, device), names)
+        yield from _wrong_idle("idle", (backend.idle, spec, device), backend)
 
 
 def _wrong_idle(
     what: str,
     asked: tuple[Callable[[Spec, DeviceFacts], object] | None, Spec, DeviceFacts],
-    names: Collection[str],
+    backend: BackendSpec,
 ) -> Iterator[str]:
     tell, spec, device = asked
     if tell is None:
@@ -157,20 +164,9 @@ def _wrong_idle(
     if log.names:
         ran = ", ".join(first_operators(log.names))
         yield f"{what} ran {ran}: it must not compute anything"
-    if not isinstance(found, Mapping):
-        yield f"{what} answered {found!r}: it must map switches to reasons"
-        return
+    yield from wrong_idle(what, found, backend)
     if found != again:
         yield f"{what} answered twice with two things"
-    for name, why in found.items():
-        if name not in names:
-            yield f"{what} names {name}, which is no switch of it"
-        if not _is_line(why):
-            yield f"{what} says of {name} {why!r}, which is not one line of text"
-
-
-def _is_line(text: object) -> bool:
-    return isinstance(text, str) and bool(text) and "\n" not in text
 
 
 def _wrong_reasons(found: object) -> str:
@@ -180,7 +176,7 @@ def _wrong_reasons(found: object) -> str:
             "empty where there are none"
         )
     for reason in found:
-        if not _is_line(reason):
+        if not is_line(reason):
             return f"check gave {reason!r} as a reason, which is not one line of text"
     return ""
 

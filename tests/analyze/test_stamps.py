@@ -19,8 +19,8 @@ from layerscope.experiment import Experiment
 from layerscope.schema import STAMPS
 from tests import switched
 
-ARM = "paper, with stamps"
-NONE = (None,) * 4
+ARM = "paper (stamps)"
+NONE = (205, None, None, None)
 QKV = [(0, 50, 100, 200), (30, 60, 120, 240)]
 ATTENTION = [(200, 300, 310, 700), (210, 310, 320, 500), NONE]
 
@@ -46,7 +46,7 @@ def test_hand_over_and_work_of_each_kernel() -> None:
                 "reading": [0, 0],
                 "role": ["qkv", "attention"],
                 "blocks": [2, 3],
-                "idle_blocks": [0, 1],
+                "empty_blocks": [0, 1],
                 "early_ns": [None, 240 - 200],
                 "handover_ns": [None, 300 - 240],
                 "work_ns": [240 - 50, 700 - 300],
@@ -78,18 +78,37 @@ def test_a_kernel_of_which_no_block_noted_anything_is_left_out() -> None:
 block_times = st.lists(st.integers(0, 10_000), min_size=4, max_size=4).map(sorted)
 
 
+def test_kernels_that_overlap_share_the_time_by_the_frontier() -> None:
+    """What ends behind another has no work of its own; what goes on has the rest.
+
+    ``side`` never waits, and ends while ``qkv`` works.
+    """
+    found = stamped_kernels(
+        stamps(
+            0,
+            qkv=[(0, 10, None, 300)],
+            side=[(50, None, None, 200)],
+            down=[(60, 250, None, 450)],
+        )
+    )
+    assert found.select("role", "early_ns", "handover_ns", "work_ns").rows() == [
+        ("qkv", None, None, 290),
+        ("side", 250, 0, 0),
+        ("down", 240, 0, 150),
+    ]
+
+
 @given(st.lists(st.lists(block_times, min_size=1, max_size=3), min_size=1, max_size=5))
 def test_both_add_up_to_the_pass(kernels: list[list[list[int]]]) -> None:
-    """From the first end of a wait to the last kernel's last end, in whole ns."""
+    """From the first end of a wait to the last end of all, in whole ns."""
     roles = {
         f"k{number}": [(b, w, t, e) for b, w, t, e in blocks]
         for number, blocks in enumerate(kernels)
     }
     found = stamped_kernels(stamps(0, **roles))
-    last = [block[3] for block in roles[found["role"][-1]]]
-    first = [block[1] for block in roles[found["role"][0]]]
     total = found.select(pl.sum_horizontal(pl.sum("handover_ns", "work_ns"))).item()
-    assert total == max(last) - min(first)
+    blocks = [block for each in kernels for block in each]
+    assert total == max(block[3] for block in blocks) - min(b[1] for b in blocks)
 
 
 def test_an_arm_has_the_means_of_its_readings_and_what_stamps_cost() -> None:

@@ -46,7 +46,7 @@ def test_a_switch_is_told_alone_and_beside_all_others() -> None:
 
 def test_what_two_builds_differ_by_is_no_difference() -> None:
     """A second build that is 2.5 µs slower hides a change of 2 µs, and none of 3 µs."""
-    again = f"{OFF}, built again"
+    again = f"{OFF} (built again)"
     run = switched.run(
         study=msgspec.structs.replace(
             switched.study(),

@@ -6,10 +6,11 @@ import pytest
 
 from layerscope import registry
 from layerscope.cli.each_switch import DOSES_NS, with_each_switch
-from layerscope.errors import BackendError, InputError
+from layerscope.errors import InputError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.reference import BACKEND
+from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import BackendSpec, DeviceFacts, Switch, SwitchKind
 from layerscope.study import Arm, Study, SwitchStudy
 from layerscope.switches import SwitchArms, TakenApart
@@ -27,6 +28,7 @@ FUSED = Switch(name="fused", values=("on", "off"), toggles="how many kernels")
 WAYS = Switch(name="ways", values=("none", "two", "four"), toggles="a", off="none")
 ONE = Switch(name="one", values=("only",), toggles="nothing")
 DEVICE = handmade.environment().device
+SPEC = LayerSpec(model=handmade.model())
 DRAFT = DraftSpec(model="paper", vocab_size=64)
 DOSES = tuple(Experiment(delay="/gate_up", delay_ns=dose) for dose in DOSES_NS)
 
@@ -73,7 +75,7 @@ def test_one_switch_has_two_arms_of_which_one_is_there() -> None:
         Arm(
             backend="paper",
             switches={"early": "off"},
-            label="paper:early=off, built again",
+            label="paper:early=off (built again)",
         ),
     )
     assert found.taken_apart == (
@@ -92,7 +94,7 @@ def test_one_switch_has_two_arms_of_which_one_is_there() -> None:
                     delayed="/gate_up",
                 ),
             ),
-            rebuilt="paper:early=off, built again",
+            rebuilt="paper:early=off (built again)",
         ),
     )
     assert found.arms == (Arm(backend="plain"), Arm(backend="paper"))
@@ -105,7 +107,7 @@ def test_an_arm_that_was_given_is_not_made_twice() -> None:
         Arm(backend="paper", switches={"early": "on"}),
     )
     found = with_each_switch(study(*given), DEVICE)
-    assert [arm.name for arm in found.switch_arms] == ["paper:early=off, built again"]
+    assert [arm.name for arm in found.switch_arms] == ["paper:early=off (built again)"]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("paper:early=off", "paper:early=on")
 
@@ -124,7 +126,7 @@ def test_more_switches_have_an_arm_each_way() -> None:
         ("more:early=off", {"early": "off"}),
         ("more without fused", {"fused": "off", "ways": "two"}),
         ("more only ways", {"early": "off", "fused": "off", "ways": "two"}),
-        ("more all off, built again", {"early": "off", "fused": "off"}),
+        ("more all off (built again)", {"early": "off", "fused": "off"}),
     ]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("more all off", "more:ways=two")
@@ -170,7 +172,7 @@ def test_a_switch_that_is_idle_has_no_arms_and_says_why() -> None:
     found = with_each_switch(study(Arm(backend="small")), DEVICE)
     assert [arm.name for arm in found.switch_arms] == [
         "small:early=off",
-        "small:early=off, built again",
+        "small:early=off (built again)",
     ]
     (apart,) = found.taken_apart
     assert (apart.off, apart.on) == ("small:early=off", "small")
@@ -213,7 +215,7 @@ def test_a_draft_has_arms_of_its_own_and_no_dose_test() -> None:
                         toggles="how many kernels",
                     ),
                 ),
-                rebuilt="small:fused=off, built again",
+                rebuilt="small:fused=off (built again)",
             ),
         ),
         arms=(
@@ -221,7 +223,7 @@ def test_a_draft_has_arms_of_its_own_and_no_dose_test() -> None:
             Arm(
                 backend="small",
                 switches={"fused": "off"},
-                label="small:fused=off, built again",
+                label="small:fused=off (built again)",
             ),
         ),
     )
@@ -274,19 +276,42 @@ def test_a_backend_of_idle_switches_has_its_rows_beside_another(
     assert set(found.switch_experiments) == {"small:early=off", "small"}
 
 
-def test_a_backend_that_cannot_tell_is_one_line(
+def test_a_backend_that_cannot_tell_is_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is wrong with it does not end with its traceback."""
+    """It is refused where arms are checked, with all that speaks against it."""
 
     def tell(_: object, device: DeviceFacts) -> dict[str, str]:
         raise LookupError(device.name)
 
     backend = dataclasses.replace(BACKEND, name="paper", switches=(EARLY,), idle=tell)
     monkeypatch.setattr(registry, "load", lambda _: backend)
-    with pytest.raises(BackendError) as caught:
-        with_each_switch(study(Arm(backend="paper")), DEVICE)
-    assert str(caught.value) == (
-        "backend paper cannot tell which switches change nothing (LookupError: Paper "
-        "GPU); tell its author"
+    found = with_each_switch(study(Arm(backend="paper")), DEVICE)
+    assert [(one.name, one.idle) for one in found.taken_apart[0].switches] == [
+        ("early", "")
+    ]
+    assert registry.reasons(backend, found.arms[0], SPEC, DEVICE) == [
+        "cannot be checked (LookupError: Paper GPU); tell its author"
+    ]
+
+
+def test_a_backend_that_refuses_the_layer_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may know nothing of such a layer; the reasons against it come later."""
+
+    def tell(*_: object) -> dict[str, str]:
+        raise AssertionError
+
+    backend = dataclasses.replace(
+        BACKEND,
+        name="paper",
+        switches=(EARLY,),
+        check=lambda *_: ["takes heads of 64 elements, not 80"],
+        idle=tell,
+        idle_in_draft=tell,
     )
+    monkeypatch.setattr(registry, "load", lambda _: backend)
+    of = msgspec.structs.replace(study(Arm(backend="paper")), draft=DRAFT)
+    found = with_each_switch(of, DEVICE)
+    assert found.switch_arms[0] == Arm(backend="paper", switches={"early": "off"})

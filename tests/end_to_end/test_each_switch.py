@@ -113,7 +113,7 @@ def test_each_switch_is_told_apart_in_one_study(
         "paper all off",
         "paper:awake=off",
         "paper:rested=off",
-        "paper all off, built again",
+        "paper all off (built again)",
     ]
     assert [(check.switch, check.is_equal) for check in header.bits] == [
         ("rested", True),
@@ -123,7 +123,7 @@ def test_each_switch_is_told_apart_in_one_study(
     ]
     assert {check.arm for check in header.numerics} == {
         *("paper", "paper all off", "paper:awake=off", "paper:rested=off"),
-        *("paper all off, built again", "paper (A/A)"),
+        *("paper all off (built again)", "paper (A/A)"),
     }
     assert main(["show", str(folder), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -148,7 +148,7 @@ def test_a_switch_that_changes_nothing_has_the_reason_for_its_figures(
     header = load(folder).header
     assert [arm.name for arm in header.study.switch_arms] == [
         "paper:rested=off",
-        "paper:rested=off, built again",
+        "paper:rested=off (built again)",
     ]
     capsys.readouterr()
     assert main(["show", str(folder), "--json"]) == 0

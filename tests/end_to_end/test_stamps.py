@@ -76,7 +76,7 @@ def test_where_blocks_wait_and_work_is_a_table(
     run = load(folder)
     assert [arm.name for arm in run.header.study.arms] == ["reference", "paper"]
     assert {check.arm for check in run.header.numerics} == {
-        *("reference", "paper", "paper, with stamps", "reference (A/A)"),
+        *("reference", "paper", "paper (stamps)", "reference (A/A)"),
     }
     assert main(["show", str(folder), "--json"]) == 0
     tables = {
@@ -97,7 +97,7 @@ def test_a_study_without_any_is_refused(
     """Before anything is built."""
     folder = tmp_path / "run"
     assert main([*SMALL, "--arms", "reference", "-o", str(folder)]) == 2
-    assert "--stamps: no arm has stamps (reference); leave it out" in (
+    assert "--stamps: reference has no stamps; name an arm that has some" in (
         capsys.readouterr().err.replace("\n", " ")
     )
     assert not folder.exists()

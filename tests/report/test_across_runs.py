@@ -10,6 +10,7 @@ from layerscope.errors import InputError
 from layerscope.report import Fact, Interval
 from layerscope.report.across_runs import compare_runs
 from layerscope.run import Run
+from layerscope.run_header import IdleSwitch
 from layerscope.study import Arm
 from tests import handmade
 
@@ -147,3 +148,33 @@ def test_partial_runs_say_so() -> None:
     stopped = later(status="partial", status_reason="interrupted")
     report = compare_runs(handmade.run(), stopped)
     assert report.warnings == ("later is partial: interrupted",)
+
+
+def idle(reason: str) -> IdleSwitch:
+    """A switch of ``fused`` that changes nothing."""
+    return IdleSwitch(backend="fused", switch="early", reason=reason)
+
+
+def told(base: Run, other: Run, arms: tuple[str, str] | None = None) -> list[str]:
+    """The notes on switches."""
+    notes = compare_runs(base, other, arms).notes
+    return [note for note in notes if "nothing here" in note]
+
+
+def test_switches_that_change_nothing_in_both_runs_are_told_once() -> None:
+    """And only of arms that are compared."""
+    switches = [idle("few experts")]
+    base, other = (make(idle_switches=switches) for make in (handmade.run, later))
+    line = "fused: early changes nothing here: few experts"
+    assert told(base, other) == [line]
+    assert told(base, other, ("reference", "reference")) == []
+
+
+def test_a_switch_that_changes_nothing_in_one_run_is_told_of_that() -> None:
+    """The change may be that of the switch."""
+    line = "fused: early changes nothing here"
+    few, wide = (handmade.run(idle_switches=[idle(why)]) for why in ("few", "wide"))
+    other = later(idle_switches=[idle("few")])
+    assert told(handmade.run(), other) == [f"later: {line}: few"]
+    assert told(few, later()) == [f"paper-run: {line}: few"]
+    assert told(wide, other) == [f"paper-run: {line}: wide", f"later: {line}: few"]

@@ -6,7 +6,11 @@ import pytest
 
 from layerscope.report import Fact, Report, build_report
 from layerscope.report.comparison import compare_arms
-from layerscope.report.fallbacks import idle_arms, idle_switch_notes
+from layerscope.report.fallbacks import (
+    fallback_notes,
+    idle_switch_notes,
+    ran_nothing,
+)
 from layerscope.report.gate import gate_runs
 from layerscope.run import Run
 from layerscope.run_header import Decision, IdleSwitch
@@ -39,7 +43,7 @@ def run_with(*backends: str, **changes: Any) -> Run:  # noqa: ANN401 (of the hea
     return replace(handmade.run(), header=header)
 
 
-def idle() -> Run:
+def left() -> Run:
     """In which the fallback ran all of one arm."""
     return run_with("reference", "reference", "reference")
 
@@ -51,11 +55,11 @@ def own_regions(report: Report) -> list[object]:
     return [row[-1] for row in table.rows]
 
 
-def test_an_arm_with_one_region_of_its_own_is_not_idle() -> None:
+def test_an_arm_with_one_region_of_its_own_ran_something() -> None:
     """Nor is one that nobody decided on."""
-    assert idle_arms(handmade.header(decisions=[])) == {}
+    assert ran_nothing(handmade.header(decisions=[])) == {}
     run = run_with("reference", "fused", "reference")
-    assert idle_arms(run.header) == {}
+    assert ran_nothing(run.header) == {}
     report = build_report(run)
     assert "own_regions" not in [column.key for column in report.tables[0].columns]
     assert "fused: MoE ran on reference (fused runs at most 8 rows, not 64)" in (
@@ -65,7 +69,7 @@ def test_an_arm_with_one_region_of_its_own_is_not_idle() -> None:
 
 def test_no_gain_is_claimed_for_an_arm_that_ran_nothing() -> None:
     """Headline, table, note and warning say so, and there is no verdict."""
-    report = build_report(idle())
+    report = build_report(left())
     assert report.headlines[0] == Fact(
         "fused against unfused torch (reference)", f"no gain is claimed: it {TOLD}"
     )
@@ -95,12 +99,12 @@ def test_a_base_that_ran_nothing_is_called_what_it_was() -> None:
     assert headline.label == (
         "reference against unfused torch (fused, which ran nothing of its own)"
     )
-    assert set(idle_arms(run.header)) == {"fused", "fused (A/A)"}
+    assert set(ran_nothing(run.header)) == {"fused", "fused (A/A)"}
 
 
 def test_two_arms_and_two_runs_say_so_too() -> None:
     """Wherever a figure of such an arm is compared."""
-    run = idle()
+    run = left()
     report = compare_arms(run, ("reference", "fused"))
     assert report.headlines[0].text == f"no gain is claimed: it {TOLD}"
     assert f"fused {TOLD}" in report.notes
@@ -118,7 +122,7 @@ def test_each_reason_is_told_once(reasons: tuple[str, ...], told: str) -> None:
         Decision(arm="fused", region=region, backend="reference", reason=reason)
         for region, reason in zip(REGIONS, reasons, strict=True)
     ]
-    found = idle_arms(handmade.header(decisions=decisions))
+    found = ran_nothing(handmade.header(decisions=decisions))
     assert found["fused"].told.endswith(told)
 
 
@@ -171,3 +175,40 @@ def test_of_an_arm_that_ran_nothing_no_switch_is_told() -> None:
     """That it ran nothing says it all."""
     run = with_idle_switches(decisions=decided(*["reference"] * 3))
     assert not [n for n in build_report(run).notes if "nothing here" in n]
+
+
+def test_arms_that_are_not_compared_have_no_notes() -> None:
+    """An arm of switches, or with stamps, leaves what its backend leaves anyway."""
+    study, name = handmade.study(), "fused all off"
+    more = msgspec.structs.replace(
+        study,
+        switch_arms=(Arm(backend="fused", label=name),),
+        stamp_arms=(Arm(backend="fused", stamps=True),),
+    )
+    others = [arm.name for arm in (*more.switch_arms, *more.stamp_arms)]
+    for backends in (("reference", "fused", "reference"), ("reference",) * 3):
+        decisions = decided(*backends)
+        again = [
+            msgspec.structs.replace(one, arm=other)
+            for other in others
+            for one in decisions
+        ]
+        plain = fallback_notes(handmade.header(study=study, decisions=decisions))
+        header = handmade.header(study=more, decisions=[*decisions, *again])
+        assert [*fallback_notes(header)] == [*plain] != []
+
+
+def test_a_switch_of_the_other_problem_is_told_of_arms_that_set_it() -> None:
+    """Of all others the line would be in every report, and hide what matters."""
+    drafted = IdleSwitch(
+        backend="fused", switch="once", reason="it is of the draft", of_other=True
+    )
+    turned = Arm(backend="fused", switches={"once": "off"})
+    study = handmade.study()
+    arms = (*study.arms, turned)
+    header = handmade.header(
+        study=msgspec.structs.replace(study, arms=arms), idle_switches=[drafted]
+    )
+    assert [*idle_switch_notes(header, [arm.name for arm in arms])] == [
+        "fused:once=off: once changes nothing here: it is of the draft"
+    ]

@@ -10,6 +10,7 @@ from layerscope.errors import InputError
 from layerscope.report import Fact
 from layerscope.report.gate import gate_runs
 from layerscope.run import Run
+from layerscope.run_header import IdleSwitch
 from tests import handmade
 
 
@@ -164,3 +165,26 @@ def test_a_pass_that_is_not_shown_says_so() -> None:
     assert headline.text.endswith(
         "noise floor 100 ns; the interval reaches beyond what is allowed"
     )
+
+
+def test_switches_that_change_nothing_are_told_of_judged_arms_and_drafts() -> None:
+    """Once where both runs have them."""
+
+    def idle(run: Run, reason: str) -> Run:
+        switch = IdleSwitch(backend="fused", switch="early", reason=reason)
+        header = msgspec.structs.replace(run.header, idle_switches=[switch])
+        return replace(run, header=header)
+
+    new, old = (
+        replace(
+            idle(recorded(name), "few rows"), draft=idle(recorded(name), "few tokens")
+        )
+        for name in ("new", "old")
+    )
+    lines = [
+        "fused: early changes nothing here: few rows",
+        "draft: fused: early changes nothing here: few tokens",
+    ]
+    for arms, expected in (((), lines), (("fused",), lines), (("reference",), [])):
+        notes = gate_runs(new, old, 0.02, arms).report.notes
+        assert [note for note in notes if "nothing here" in note] == expected

@@ -14,7 +14,7 @@ KERNELS = pl.DataFrame(
     {
         "role": ["qkv", "attention"],
         "blocks": [2.0, 3.0],
-        "idle_blocks": [0.0, 1.0],
+        "empty_blocks": [0.0, 1.0],
         "early_ns": [None, 40.0],
         "handover_ns": [None, 60.0],
         "work_ns": [190.0, 400.0],
@@ -47,7 +47,7 @@ def test_notes_say_what_stamps_cost_and_how_their_clock_moves() -> None:
     assert how.startswith("blocks, by stamps that the first thread of each takes")
     assert notes == [
         (
-            "paper: in their build stamps change a pass by "
+            "paper: a build with stamps changes a pass by "
             "+500 ns (+1.47 %, 95 % +400 … +600), slower; "
             "their clock moves by 32 ns or more"
         ),
@@ -59,7 +59,7 @@ def test_notes_say_what_stamps_cost_and_how_their_clock_moves() -> None:
 def test_a_report_has_the_table_where_there_are_stamps() -> None:
     """And none where there are none."""
     rows = pl.DataFrame(
-        [("paper, with stamps", 0, "qkv", 0, 0, 10, 20, 30)],
+        [("paper (stamps)", 0, "qkv", 0, 0, 10, 20, 30)],
         schema=STAMPS,
         orient="row",
     )

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from layerscope import study as plans
-from layerscope.errors import BackendError
+from layerscope.errors import BackendError, MeasurementError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.layers.draft_reference import ReferenceDraft, ReferenceDraftStep
 from layerscope.layers.draft_spec import DraftSpec
@@ -92,18 +92,40 @@ def test_each_run_says_which_switches_are_idle_in_it(
         switches=(
             Switch(name="early", values=("on", "off"), toggles="when"),
             Switch(name="once", values=("on", "off"), toggles="how often"),
+            Switch(name="drafted", values=("on", "off"), toggles="it", of="draft"),
         ),
         idle=lambda spec, device: {"once": f"{spec.rows} rows on {device.type}"},
         idle_in_draft=lambda spec, _: {"early": f"{spec.tokens} tokens"},
     )
     run = profile(study, options)
     assert run.header.idle_switches == [
-        IdleSwitch(backend="fused", switch="once", reason="6 rows on cpu")
+        IdleSwitch(backend="fused", switch="once", reason="6 rows on cpu"),
+        IdleSwitch(
+            backend="fused",
+            switch="drafted",
+            reason="it is of the draft, and this is the layer",
+            of_other=True,
+        ),
     ]
     assert run.draft is not None
     assert run.draft.header.idle_switches == [
         IdleSwitch(backend="fused", switch="early", reason="3 tokens")
     ]
+
+
+def test_what_is_idle_in_the_draft_is_asked_before_the_layer_is_measured(
+    study: Study, options: RunnerOptions, install: Install
+) -> None:
+    """A backend that cannot tell is refused; nothing is made."""
+    install(idle_in_draft=lambda *_: None)
+    with pytest.raises(MeasurementError) as raised:
+        profile(study, options)
+    assert str(raised.value) == (
+        "fused cannot be checked (idle_in_draft answered None: it must map switches to "
+        "reasons); tell its author"
+    )
+    assert not options.output.exists()
+    profile(msgspec.structs.replace(study, draft=None), options)
 
 
 def test_the_draft_is_a_run_of_its_own_beside_the_layer(

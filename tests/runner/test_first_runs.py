@@ -59,6 +59,15 @@ def test_a_graph_whose_kernels_give_up_waiting_is_refused() -> None:
     ]
 
 
+def test_an_arm_that_gives_up_as_captured_is_not_taken_for_its_edited_graph() -> None:
+    """It is the arm that must not be measured; the next begins with none given up."""
+    quitting, right = run(first_run_recipes.QUITTING), run("right")
+    assert reasons(quitting, right, quit="right", right="right") == [
+        "its kernels gave up waiting as captured",
+        "",
+    ]
+
+
 def test_a_region_may_be_left_out_where_its_results_stay() -> None:
     """Nothing is spoilt then: they are those of the run before."""
     assert reasons(run("idle", without="sum"), idle="idle") == [""]

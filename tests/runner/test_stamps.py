@@ -34,10 +34,10 @@ def bench(folder: Path) -> Bench:
 def test_times_are_since_the_first_block_began() -> None:
     """0 is what was not noted; a block that left at once has a row all the same."""
     assert_frame_equal(
-        stamp_rows("paper, with stamps", 3, NOTED),
+        stamp_rows("paper (stamps)", 3, NOTED),
         pl.DataFrame(
             {
-                "arm": ["paper, with stamps"] * 3,
+                "arm": ["paper (stamps)"] * 3,
                 "reading": [3] * 3,
                 "role": ["qkv", "qkv", "attention"],
                 "block": [0, 1, 0],
@@ -56,20 +56,35 @@ def test_every_stamped_arm_is_read_so_many_times(tmp_path: Path) -> None:
     made, steps = bench(tmp_path / "run"), list[int]()
 
     def read(arm: str) -> Mapping[str, Tensor]:
-        assert arm == "paper, with stamps"
+        assert arm == "paper (stamps)"
         steps.append(made.step)
         return NOTED
 
     made.read_stamps = read
     note_stamps(made)
     assert steps == [reading % made.workload.feed.steps for reading in range(READINGS)]
-    replay = made.longest("paper, with stamps")
+    replay = made.longest("paper (stamps)")
     assert isinstance(replay, fakes.ScriptedReplay)
     assert replay.seen == [step for step in steps for _ in range(2)]
     made.writer.checkpoint()
     found = load(tmp_path / "run").stamps
     assert found["reading"].unique().sort().to_list() == list(range(READINGS))
     assert found.height == READINGS * 3
+
+
+def test_stamps_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
+    """One, however often they were tried; all else of the run is whole."""
+    made = bench(tmp_path / "run")
+
+    def read(_: str) -> Mapping[str, Tensor]:
+        msg = "the device says no"
+        raise RuntimeError(msg)
+
+    made.read_stamps = read
+    note_stamps(made)
+    assert made.writer.header.warnings == [
+        "no stamps of paper (stamps): RuntimeError: the device says no"
+    ]
 
 
 def test_nothing_is_replayed_without_stamped_arms(tmp_path: Path) -> None:
@@ -106,6 +121,5 @@ def test_a_backend_that_says_so_must_note_something(tmp_path: Path) -> None:
     with pytest.raises(BackendError) as caught:
         made.read_stamps(STAMPED.name)
     assert str(caught.value) == (
-        "paper, with stamps: its step has no read_stamps, "
-        "and it says that it has stamps"
+        "paper (stamps): its step has no read_stamps, and it says that it has stamps"
     )

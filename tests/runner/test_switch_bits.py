@@ -91,3 +91,15 @@ def test_a_pair_of_which_one_was_left_out_is_not_compared(tmp_path: Path) -> Non
     made = bench(tmp_path / "run", bitwise=True, outputs={})
     made.study = made.study.keeping({QUICK.name})
     assert check_bits(made) == []
+
+
+def test_an_arm_that_gave_up_is_told_as_that(tmp_path: Path) -> None:
+    """Its outputs are not its work, and say nothing of its switch."""
+    outputs = {"paper": 1.0, PLAIN.name: 2.0}
+    made = bench(tmp_path / "run", bitwise=True, outputs=outputs)
+    fakes.workload(made).arms["paper"].waits.abort.fill_(1)
+    with pytest.raises(BackendError) as caught:
+        check_bits(made)
+    assert str(caught.value) == (
+        "paper is wrong: its kernels gave up waiting; nothing of it is kept"
+    )

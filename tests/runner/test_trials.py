@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from layerscope.errors import DeviceLostError
+from layerscope.errors import BackendError, DeviceLostError
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.graphs.replay import Link, Node
 from layerscope.run_header import Trial
@@ -15,6 +15,8 @@ from layerscope.runner.bench import Bench
 from layerscope.runner.first_runs import Ahead, FirstRun, Order
 from layerscope.runner.recording import recorded_graphs
 from layerscope.runner.trials import check_variants, try_ahead, try_experiments
+from layerscope.runner.waits import GAVE_UP_AS_CAPTURED
+from tests import handmade
 from tests.runner import fakes
 from tests.runner.editable import (
     Answering,
@@ -313,6 +315,77 @@ def test_an_edited_graph_whose_kernels_give_up_waiting_is_refused(
     assert trials(made)["fused", "serial"] == ("refused", "its kernels gave up waiting")
     assert made.experiments == {"fused": ()}
     assert abort.tolist() == [0]
+
+
+class GivingUp(EditableReplay):
+    """A captured graph whose kernels give up, once `abort` is known."""
+
+    abort: torch.Tensor | None = None
+
+    def launch(self) -> None:
+        """Give up."""
+        super().launch()
+        if self.abort is not None:
+            self.abort.fill_(1)
+
+
+def giving_up(of: Bench) -> torch.Tensor:
+    """Let the captured graphs of ``fused`` give up; what they set."""
+    abort = fakes.workload(of).arms["fused"].waits.abort
+    for key, old in of.replays.items():
+        if key[0] == "fused":
+            assert isinstance(old, EditableReplay)
+            made = GivingUp(old.arm, old.passes, old.problem, old.seen)
+            made.links, made.abort = old.links, abort
+            of.replays[key] = made
+    return abort
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("asked", [SERIAL, WITHOUT_MOE])
+def test_an_arm_whose_captured_graph_gives_up_ends_the_study(
+    tmp_path: Path, asked: Experiment
+) -> None:
+    """The experiment is not what failed, and the arm must not be timed."""
+    made = bench(tmp_path, asked)
+    abort = giving_up(made)
+    with pytest.raises(BackendError) as raised:
+        try_experiments(made)
+    assert str(raised.value) == (
+        "fused is wrong: its kernels gave up waiting; nothing of it is kept"
+    )
+    assert abort.tolist() == [0]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_arm_whose_captured_graph_gives_up_later_leaves_no_rows(
+    tmp_path: Path,
+) -> None:
+    """Those of captures before are taken out again."""
+    made = bench(tmp_path, SERIAL)
+    try_experiments(made)
+    made.writer.add_samples(handmade.samples())
+    giving_up(made)
+    with pytest.raises(BackendError, match="fused is wrong: its kernels gave up"):
+        check_variants(made)
+    assert trials(made)["fused", "serial"] == ("measured", "")
+    kept = made.writer.finish("partial").samples
+    assert set(kept["arm"]) == {"reference", fakes.AGAIN}
+
+
+def test_an_arm_whose_captured_graph_gives_up_elsewhere_ends_the_study(
+    tmp_path: Path, elsewhere: dict[FirstRun, str]
+) -> None:
+    """Nothing of it runs here."""
+    elsewhere[FirstRun(arm="fused", experiment=SERIAL)] = GAVE_UP_AS_CAPTURED
+    made = bench(tmp_path, SERIAL)
+    with pytest.raises(BackendError) as raised:
+        try_experiments(made)
+    assert str(raised.value) == (
+        "fused is wrong: its kernels gave up waiting as captured, in a process of its "
+        "own"
+    )
+    assert made.variants == {}
 
 
 @pytest.mark.usefixtures("elsewhere")

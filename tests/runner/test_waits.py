@@ -19,7 +19,7 @@ from layerscope.report import build_report
 from layerscope.run import Run, load
 from layerscope.runner import RunnerOptions, profile
 from layerscope.runner.bench import Bench
-from layerscope.runner.waits import has_given_up, trusting_waits
+from layerscope.runner.waits import has_given_up, refuse_given_up, trusting_waits
 from layerscope.study import Study
 from tests import handmade
 from tests.runner import fakes
@@ -92,7 +92,9 @@ def test_of_an_arm_that_gave_up_nothing_is_kept(bench: Bench, arm: str) -> None:
     assert not has_given_up(bench.workload, arm)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MeasurementError])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, MeasurementError, ZeroDivisionError, RuntimeError]
+)
 def test_a_block_that_ends_otherwise_is_read_all_the_same(
     bench: Bench, error: type[BaseException]
 ) -> None:
@@ -110,6 +112,34 @@ def test_a_device_that_was_lost_is_not_asked(bench: Bench) -> None:
     with pytest.raises(DeviceLostError):
         end(bench, "fused", DeviceLostError)
     assert has_given_up(bench.workload, "fused")
+
+
+def test_a_device_that_cannot_be_read_hides_no_error(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ended the block is told, not that nothing can be read after it."""
+
+    def wait() -> None:
+        msg = "CUDA error: an illegal memory access was encountered"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(bench.player, "wait", wait)
+    with pytest.raises(ZeroDivisionError):
+        end(bench, "fused", ZeroDivisionError)
+    assert bench.writer.header.warnings == []
+
+
+def test_of_an_arm_that_is_refused_nothing_is_kept(bench: Bench) -> None:
+    """What was measured of it before is taken out; another one passes."""
+    give_up(bench, "fused")
+    refuse_given_up(bench, "reference")
+    with pytest.raises(BackendError) as raised:
+        refuse_given_up(bench, "fused")
+    assert str(raised.value) == (
+        "fused is wrong: its kernels gave up waiting; nothing of it is kept"
+    )
+    assert set(rows(bench).samples["arm"]) == {"reference", AGAIN}
+    assert not has_given_up(bench.workload, "fused")
 
 
 class GivingUp:
@@ -254,5 +284,5 @@ def test_an_arm_that_gives_up_while_it_is_checked_is_not_timed(
     """Whatever it computes."""
     drafting = msgspec.structs.replace(study, draft=DRAFT)
     why, run = measure(drafting, "building the draft of fused", number=1)
-    assert why.startswith("fused is wrong: its kernels gave up waiting; it was not")
+    assert why.startswith("fused is wrong: its kernels gave up waiting; nothing of it")
     assert run.draft is None

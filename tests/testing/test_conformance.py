@@ -615,11 +615,11 @@ def test_a_backend_that_declines_everything_has_shown_nothing() -> None:
         ),
         (
             {Region.MOE: ""},
-            "it declines moe for '', which is not one line of text",
+            "declines says of moe '', which is not one line of text",
         ),
         (
             {Region.MOE: "one\ntwo"},
-            "it declines moe for 'one\\ntwo', which is not one line of text",
+            "declines says of moe 'one\\ntwo', which is not one line of text",
         ),
     ],
 )

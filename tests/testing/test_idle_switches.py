@@ -50,12 +50,13 @@ def test_a_switch_that_is_idle_must_leave_every_bit() -> None:
     ("answer", "failure"),
     [
         ({"late": "is late"}, "idle names late, which is no switch of it"),
+        (None, "idle answered None: it must map switches to reasons"),
         ({"fast": ""}, "idle says of fast '', which is not one line of text"),
         ({"fast": "a\nb"}, "idle says of fast 'a\\nb', which is not one line of text"),
     ],
 )
 def test_what_is_idle_is_a_switch_and_has_a_reason(
-    answer: dict[str, str], failure: str
+    answer: dict[str, str] | None, failure: str
 ) -> None:
     """A report says of each that it changes nothing, and why."""
     found = failures(paper(switches=(FAST,), idle=lambda *_: answer))

@@ -18,7 +18,7 @@ from tests.testing.paper import (
 )
 
 STAMPED = (
-    "paper, with stamps on paper-moe, float32 with float32 weights, 1 x 6 rows, "
+    "paper (stamps) on paper-moe, float32 with float32 weights, 1 x 6 rows, "
     "context 17: "
 )
 RIGHT = torch.tensor([[10, 20, 0, 40], [15, 20, 30, 35], [0, 0, 0, 0]])
@@ -69,7 +69,7 @@ def test_a_backend_with_stamps_is_checked_with_them_too() -> None:
     found = check_backend(noting({"qkv": RIGHT}), specs=[SPEC])
     assert [where.partition(" on ")[0] for where in found.checked] == [
         "paper",
-        "paper, with stamps",
+        "paper (stamps)",
     ]
 
 

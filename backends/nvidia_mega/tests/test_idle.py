@@ -7,14 +7,13 @@ import torch
 from backends.standard.tests.bench import DENSE, MOE, Bench, small
 from backends.standard.tests.compiled import PROCESSORS, kernels_of
 from layerscope.environment import DeviceFacts
-from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import BackendSpec
 from layerscope.testing.declaration import idle as told_wrongly
-from layerscope_nvidia_mega.backend import BACKEND
-from layerscope_nvidia_mega.idle import idle, idle_in_draft
+from layerscope_nvidia_mega.backend import BACKEND, OF_DRAFT
+from layerscope_nvidia_mega.idle import idle
 from layerscope_nvidia_mega.layer import make_layer
 from layerscope_nvidia_mega.switches import OFF, ON, Mechanisms
 from layerscope_standard.kernels import Kernel
@@ -24,7 +23,6 @@ H200 = DeviceFacts(
     type="cuda", name="H200", architecture="sm_90", processors=PROCESSORS
 )
 NAMES = [switch.name for switch in BACKEND.switches]
-OF_DRAFT = {"one_launch_draft": "it is of the draft, and this is the layer"}
 OF_ROUTING = dict.fromkeys(
     ("bitmap_routing", "early_experts"), "nothing is routed, the MLP is dense"
 )
@@ -60,13 +58,13 @@ def of(query_heads: int, kv_heads: int = 1, hidden_size: int = 64) -> LayerSpec:
 
 
 CASES = [
-    (small(MOE), OF_DRAFT),
-    (small(DENSE), OF_DRAFT | OF_ROUTING),
-    (small(MOE, context=0, draft_tokens=0), OF_DRAFT),
-    (of(1, hidden_size=2_064), OF_DRAFT | OF_ROUTING | WIDE),
-    (of(32, 4), OF_DRAFT | OF_ROUTING | MANY),
-    (of(16), OF_DRAFT | OF_ROUTING | TALL),
-    (of(24), OF_DRAFT | OF_ROUTING | ELSEWHERE),
+    (small(MOE), {}),
+    (small(DENSE), OF_ROUTING),
+    (small(MOE, context=0, draft_tokens=0), {}),
+    (of(1, hidden_size=2_064), OF_ROUTING | WIDE),
+    (of(32, 4), OF_ROUTING | MANY),
+    (of(16), OF_ROUTING | TALL),
+    (of(24), OF_ROUTING | ELSEWHERE),
 ]
 
 
@@ -84,14 +82,17 @@ def launched(problem: Problem, switches: dict[str, str]) -> list[Kernel]:
 def test_what_is_idle_launches_the_same_kernels(
     spec: LayerSpec, told: dict[str, str]
 ) -> None:
-    """And what is not, others: beside all other mechanisms, and alone."""
+    """And what is not, others: beside all other mechanisms, and alone.
+
+    So does what is of the draft.
+    """
     assert idle(spec, H200) == told
     problem = Bench(torch.device("cpu"), _none).problem(spec)
     nothing = dict.fromkeys(NAMES, OFF)
     for name in NAMES:
         for off, on in (({name: OFF}, {}), (nothing, nothing | {name: ON})):
             is_same = launched(problem, off) == launched(problem, on)
-            assert is_same == (name in told), name
+            assert is_same == (name in told or name == OF_DRAFT), name
 
 
 def test_a_whole_model_has_too_many_outputs_and_a_rank_of_four_has_not() -> None:
@@ -102,15 +103,23 @@ def test_a_whole_model_has_too_many_outputs_and_a_rank_of_four_has_not() -> None
         "processors"
     )
     rank = LayerSpec(model=model, tp=4, shard_shaped=True)
-    assert idle(rank, H200) == OF_DRAFT
+    assert idle(rank, H200) == {}
 
 
 def test_a_draft_has_one_mechanism_of_its_own() -> None:
     """All others are of the layer."""
-    others = [name for name in NAMES if name != "one_launch_draft"]
-    assert idle_in_draft(DraftSpec(model="small", vocab_size=64), H200) == (
-        dict.fromkeys(others, "it is of the layer, and this is the draft")
-    )
+    assert {switch.name: switch.of for switch in BACKEND.switches} == {
+        **dict.fromkeys(NAMES, "layer"),
+        "one_launch_draft": "draft",
+    }
+
+
+def test_of_heads_that_no_kernel_is_made_for_it_can_be_asked() -> None:
+    """Whoever asks hears why, and no error that would hide the reasons of `check`."""
+    heads = msgspec.structs.replace(DENSE, head_dim=80)
+    assert idle(small(heads), H200) == OF_ROUTING | {
+        "rope_in_query": "queries are made of 64, 128, 256 elements, not 80"
+    }
 
 
 @pytest.mark.parametrize("spec", [spec for spec, _ in CASES])

@@ -5,7 +5,10 @@ See emulated/primitives.cuh for what that checks.
 
 import ctypes
 import hashlib
+import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -45,6 +48,9 @@ KERNELS: Final = {
     "draft": ("draft_token_bf16", "draft_token_fp8"),
 }
 """Of every file of code/."""
+
+_MOST_BLOCKS: Final = 1 << 14
+"""Whose stamps an emulated kernel has room for."""
 
 _RUN: Final = """
 extern "C" int run_{name}(
@@ -115,24 +121,38 @@ class EmulatedLauncher:
         if kernel.stamps is None:
             # No other kernel starts before its end, so when it triggers is not seen.
             known.pop("TRIGGER", None)
+        else:
+            known["STAMPED_BLOCKS"] = _MOST_BLOCKS  # one library for all grids
         options = [f"-D{name}={value}" for name, value in known.items()]
         if kernel.stamps is not None:
             options += ["-include", STAMP_HEADERS[0]]
-        # A library for every role, for each has stamps of its own.
-        everything = f"{options} {kernel.stamps} {texts} {main}"
+        everything = f"{options} {texts} {main}"
         key = hashlib.sha256(everything.encode()).hexdigest()[:24]
         library = self.folder / f"{kernel.file}-{key}.so"
         if not library.exists():
-            folder = library.with_suffix("")
-            folder.mkdir(exist_ok=True)
-            for name, text in {**texts, "main.cpp": main}.items():
-                (folder / name).write_text(text, encoding="utf-8")
-            # Unique symbols would be one for all libraries, of whatever size the
-            # macros of the first have made shared memory.
-            command = ["g++", "-std=c++20", "-O2", "-shared", "-fPIC", *options]
-            command += ["-fno-gnu-unique", f"-I{folder}", f"{folder}/main.cpp"]
-            subprocess.run([*command, "-o", library], check=True)
-        return _loaded(library)
+            _compile({**texts, "main.cpp": main}, options, library)
+        if kernel.stamps is None:
+            return _loaded(library)
+        role, blocks = kernel.stamps
+        assert blocks <= _MOST_BLOCKS
+        own = library.with_name(f"{library.stem}-{role}-{os.getpid()}.so")
+        if not own.exists():
+            shutil.copy(library, own)  # each role has stamps of its own
+        return _loaded(own)
+
+
+def _compile(texts: Mapping[str, str], options: list[str], library: Path) -> None:
+    """Make `library` of files by name; whole or not at all, for several may make it."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as name:
+        folder = Path(name)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        # Unique symbols would be one for all libraries, of whatever size the macros
+        # of the first have made shared memory.
+        command = ["g++", "-std=c++20", "-O2", "-shared", "-fPIC", *options]
+        command += ["-fno-gnu-unique", f"-I{folder}", f"{folder}/main.cpp"]
+        subprocess.run([*command, "-o", f"{folder}/made.so"], check=True)
+        (folder / "made.so").replace(library)
 
 
 @cache

@@ -74,6 +74,9 @@ that therefore do some of it before their predecessor has ended."""
 BITWISE: Final = frozenset((*STARTS_EARLY, "bitmap_routing"))
 """Mechanisms that leave every bit as it is."""
 
+OF_DRAFT: Final = "one_launch_draft"
+"""The one mechanism of the draft; all others are of the layer."""
+
 
 def build(context: BuildContext) -> BuiltLayer:
     """Build the layer of `context.problem`.
@@ -132,11 +135,11 @@ BACKEND: Final = BackendSpec(
             bitwise=each.name in BITWISE,
             kind=SwitchKind.OVERLAP if each.name in STARTS_EARLY else SwitchKind.FUSION,
             starts_early=STARTS_EARLY.get(each.name, ()),
+            of="draft" if each.name == OF_DRAFT else "layer",
         )
         for each in fields(Mechanisms)
     ),
     idle=idle.idle,
-    idle_in_draft=idle.idle_in_draft,
     waits=(draft.ROLE,),
     skippable=(
         Region.ATTENTION,

@@ -1,23 +1,18 @@
 """Mechanisms that change nothing: where a kernel does not fit, or is not there."""
 
-from dataclasses import fields
-
-from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.plugin import DeviceFacts
 from layerscope.regions import Region
 from layerscope_nvidia_mega import norm_product, rope_attention
-from layerscope_nvidia_mega.switches import Mechanisms
 from layerscope_standard import limits
 
-_OF_DRAFT = "one_launch_draft"
 _OF_ATTENTION = ("kv_gather", "rope_in_query", "norm_in_product")
 _OF_ROUTING = ("bitmap_routing", "early_experts")
 
 
 def idle(spec: LayerSpec, device: DeviceFacts) -> dict[str, str]:
     """Of a layer; see `BackendSpec.idle`."""
-    found = {_OF_DRAFT: "it is of the draft, and this is the layer"}
+    found: dict[str, str] = {}
     if not spec.model.experts:
         found |= dict.fromkeys(_OF_ROUTING, "nothing is routed, the MLP is dense")
     declined = limits.declines(spec).get(Region.ATTENTION)
@@ -31,9 +26,3 @@ def idle(spec: LayerSpec, device: DeviceFacts) -> dict[str, str]:
         "norm_in_product": norm_product.why_not(outputs, size, processors),
     }
     return found | {name: why for name, why in reasons.items() if why}
-
-
-def idle_in_draft(_spec: DraftSpec, _device: DeviceFacts) -> dict[str, str]:
-    """Of a draft; see `BackendSpec.idle_in_draft`."""
-    others = (each.name for each in fields(Mechanisms) if each.name != _OF_DRAFT)
-    return dict.fromkeys(others, "it is of the layer, and this is the draft")

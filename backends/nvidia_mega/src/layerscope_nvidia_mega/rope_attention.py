@@ -27,6 +27,9 @@ def fits(spec: LayerSpec) -> bool:
 def why_not(spec: LayerSpec) -> str:
     """Why it does not fit, or nothing."""
     threads, dim = attention_threads(spec), spec.model.head_dim
+    if dim not in _MOST_THREADS:
+        sizes = ", ".join(map(str, _MOST_THREADS))
+        return f"queries are made of {sizes} elements, not {dim}"
     most = _MOST_THREADS[dim]
     if threads <= most:
         return ""

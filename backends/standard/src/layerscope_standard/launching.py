@@ -74,6 +74,7 @@ class CudaLauncher:
         found = torch.empty(size // 8, dtype=torch.int64)
         _checked(driver.cuMemcpyDtoH(found.data_ptr(), place, size))
         _checked(driver.cuMemsetD8(place, 0, size))
+        torch.cuda.synchronize(self._device)  # before any stream writes there again
         return found.reshape(-1, 4)
 
 

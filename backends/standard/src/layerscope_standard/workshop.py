@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from layerscope.errors import BackendError
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Argument, Kernel, Launch, Launcher, Operation
 from layerscope_standard.selection import Selection
@@ -51,12 +52,24 @@ class Workshop:
         return replace(self, stamped=[]) if is_wanted else self
 
     def read_stamps(self) -> dict[str, Tensor]:
-        """When the blocks of stamped kernels worked; see `plugin.Stamping`."""
-        return {
-            kernel.stamps[0]: self.launcher.read_stamps(kernel)
-            for kernel in dict.fromkeys(self.stamped or ())
-            if kernel.stamps is not None
-        }
+        """When the blocks of stamped kernels worked; see `plugin.Stamping`.
+
+        Raises:
+            BackendError: two kernels that ran have one role.
+        """
+        found: dict[str, Tensor] = {}
+        for kernel in dict.fromkeys(self.stamped or ()):
+            if kernel.stamps is None:
+                continue
+            role, _ = kernel.stamps
+            noted = self.launcher.read_stamps(kernel)
+            if not noted.any():
+                continue  # prepared, and another runs in its place
+            if role in found:
+                msg = f"standard: two kernels that ran are called {role}; report it"
+                raise BackendError(msg)
+            found[role] = noted
+        return found
 
     def operation(
         self,

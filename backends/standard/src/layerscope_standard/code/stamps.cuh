@@ -3,7 +3,7 @@
 // Included before everything else where that is asked for, and takes the place of the
 // steps of turns.cuh. So the kernels themselves, as they are timed, have none of it.
 //
-// The first thread of a block speaks for it. A block that returns early leaves nothing.
+// The first thread of a block speaks for it. A block that returns early leaves its begin.
 #pragma once
 #include "global_time.cuh"
 #include "primitives.cuh"
@@ -20,8 +20,15 @@ namespace stamping {
 
 __shared__ Stamps own;  // of the block; only its first thread looks at it
 
+__device__ __forceinline__ Stamps& kept() {
+    return stamps[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x];
+}
+
+// Kept at once: nothing of an earlier launch may stay where a block returns early.
 __device__ __forceinline__ void begin() {
-    if (threadIdx.x == 0) own = {global_time(), 0, 0, 0};
+    if (threadIdx.x != 0) return;
+    own = {global_time(), 0, 0, 0};
+    kept() = own;
 }
 
 // Only the first time: a kernel may wait again where a thread might not have yet.
@@ -32,7 +39,7 @@ __device__ __forceinline__ void stamp(unsigned long long Stamps::*what) {
 __device__ __forceinline__ void end() {
     if (threadIdx.x != 0) return;
     own.ended = global_time();
-    stamps[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = own;
+    kept() = own;
 }
 
 }  // namespace stamping
