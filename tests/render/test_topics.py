@@ -20,6 +20,7 @@ def test_every_table_has_its_topic() -> None:
             "overlap of fused and of reference",
         ],
         Topic.SWITCHES: [],
+        Topic.BLOCKS: [],
         Topic.TIMELINE: [
             "early starts of fused",
             "kernels of reference",
