@@ -137,7 +137,10 @@ def test_it_opens_in_a_browser(address: str, chromium: "Browser") -> None:
         page.goto(f"{address}/{name}.html")
         page.locator("article h1").wait_for()
         assert_pictures_are_drawn(page)
-    page.get_by_role("textbox", name="Search").fill("noise floor")
+    # What is typed before the page listens is lost.
+    state = page.locator(".md-search-result__meta")
+    state.filter(has_not_text="Initializing").wait_for(state="attached")
+    page.get_by_role("textbox", name="Search").press_sequentially("noise floor")
     page.locator(".md-search-result__link").first.wait_for()
     context.close()
     assert complaints == []

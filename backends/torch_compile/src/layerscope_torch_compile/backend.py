@@ -70,9 +70,9 @@ BACKEND: Final = BackendSpec(
             toggles="compiles the layer as one graph instead of one a region",
             off="off",
             kind=SwitchKind.FUSION,
+            of="layer",
         ),
     ),
-    idle_in_draft=lambda *_: {WHOLE_LAYER: "a draft is one graph, and no layer"},
     skippable=(
         Region.ATTENTION,
         Region.O_PROJ_ALL_REDUCE,
