@@ -22,12 +22,18 @@ def check_arms(run: Run, arms: tuple[str, str]) -> None:
 
 
 def check_arm(run: Run, arm: str) -> None:
-    """Refuse an arm that `run` does not have.
+    """Refuse an arm that `run` does not have, or that is compared with no other.
 
     Raises:
         InputError: naming those that it has.
     """
-    known = arm_names(run)
+    known, study = arm_names(run), run.header.study
+    if any(one.name == arm for one in (*study.switch_arms, *study.stamp_arms)):
+        msg = (
+            f"{arm!r} is there for --each-switch or --stamps, and compared with no "
+            f"other arm; its figures: layerscope show {run.path}"
+        )
+        raise InputError(msg)
     if arm not in known:
         msg = f"{run.path} has no arm {arm!r}; it has {', '.join(known)}"
         raise InputError(msg)

@@ -7,7 +7,7 @@ from layerscope.errors import InputError
 from layerscope.report import Interval, build_report
 from layerscope.report.comparison import compare_arms
 from layerscope.study import CallableSpec
-from tests import edited, handmade
+from tests import edited, handmade, switched
 
 
 def test_two_arms_are_told_with_their_ledger() -> None:
@@ -59,6 +59,17 @@ def test_an_unknown_arm_is_refused(arms: tuple[str, str]) -> None:
         compare_arms(handmade.run(), arms)
     assert str(caught.value) == (
         "paper-run has no arm 'fusde'; it has reference, fused, reference (A/A)"
+    )
+
+
+def test_an_arm_of_switches_is_compared_with_no_other() -> None:
+    """It is in the run, and the line says where to look for it."""
+    run = switched.run()
+    with pytest.raises(InputError) as caught:
+        compare_arms(run, ("paper", switched.OFF))
+    assert str(caught.value) == (
+        "'paper all off' is there for --each-switch or --stamps, and compared with no "
+        f"other arm; its figures: layerscope show {run.path}"
     )
 
 
