@@ -1,20 +1,10 @@
 """What layerscope is told of this backend."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
 from layerscope.errors import BackendError
-from layerscope.layers.spec import SIGNATURES, DType
-from layerscope.plugin import (
-    API_VERSION,
-    BackendSpec,
-    BuildContext,
-    DraftContext,
-    Requires,
-    Switch,
-    SwitchKind,
-)
-from layerscope.regions import Region
+from layerscope.plugin import BuildContext, DraftContext, Switch, SwitchKind
 from layerscope_nvidia_mega import (
     draft,
     idle,
@@ -24,19 +14,17 @@ from layerscope_nvidia_mega import (
 )
 from layerscope_nvidia_mega.layer import make_layer
 from layerscope_nvidia_mega.switches import OFF, ON, Mechanisms
-from layerscope_standard import limits, selection
-from layerscope_standard.backend import DRAFT_ROLES, check, make_workshop
+from layerscope_standard import limits
+from layerscope_standard.backend import BACKEND as STANDARD
 from layerscope_standard.backend import ROLES as STANDARD_ROLES
-from layerscope_standard.compiling import ARCHITECTURES
+from layerscope_standard.backend import make_workshop
 from layerscope_standard.draft import BuiltDraft as StandardDraft
 from layerscope_standard.layer import BuiltLayer
 
 NAME: Final = "nvidia_mega"
 
-ROLES: Final = (
-    *(norm_product.ROLE, rope_attention.ROLE, routing.ROLE),
-    *STANDARD_ROLES,
-)
+OWN_ROLES: Final = (norm_product.ROLE, rope_attention.ROLE, routing.ROLE)
+ROLES: Final = (*OWN_ROLES, *STANDARD_ROLES)
 """Of the kernels of a layer, whatever is on."""
 
 TOGGLES: Final = {
@@ -108,25 +96,12 @@ def build_draft(context: DraftContext) -> draft.BuiltDraft | StandardDraft:
     return draft.BuiltDraft(problem, workshop, context.waits, room)
 
 
-BACKEND: Final = BackendSpec(
+BACKEND: Final = replace(
+    STANDARD,  # whose kernels these are, and whose limits
     name=NAME,
-    api_version=API_VERSION,
     summary="the standard chain with less waiting and fewer kernels",
-    covers={
-        family: tuple(signature.region for signature in signatures)
-        for family, signatures in SIGNATURES.items()
-    },
     build=build,
     build_draft=build_draft,
-    requires=Requires(
-        device_types=("cuda",),
-        architectures=tuple(ARCHITECTURES),
-        dtypes=(DType.BFLOAT16,),
-        weight_dtypes=(DType.BFLOAT16, DType.FLOAT8_E4M3),
-    ),
-    check=check,
-    declines=limits.declines,
-    stamps=True,
     switches=tuple(
         Switch(
             name=each.name,
@@ -141,16 +116,5 @@ BACKEND: Final = BackendSpec(
     ),
     idle=idle.idle,
     waits=(draft.ROLE,),
-    skippable=(
-        Region.ATTENTION,
-        Region.O_PROJ_ALL_REDUCE,
-        Region.MOE,
-        Region.MLP,
-    ),
-    # A library's kernel does not wait by itself.
-    pdl_safe=tuple(
-        role
-        for role in (*ROLES, *DRAFT_ROLES)
-        if role not in selection.committed().foreign_roles
-    ),
+    pdl_safe=(*OWN_ROLES, *STANDARD.pdl_safe),
 )
