@@ -43,10 +43,10 @@ class StampedPass:
 
     ``role``; ``blocks``; ``empty_blocks``, that left at once; ``early_ns``, from the
     begin of its first block to F; ``handover_ns`` and ``work_ns``, as above; of its
-    median block ``block_waits_ns``, from its begin to the
-    end of its wait, which early work may fill, and ``block_works_ns``, from there to
-    its end; and ``triggers_ns``, from when the last block let the next kernel start to
-    the last end. Null of the first kernel is what needs one before it.
+    median block ``block_waits_ns``, from its begin to the end of its wait, which early
+    work may fill, and ``block_works_ns``, from there to its end; and ``triggers_ns``,
+    from when the last block let the next kernel start to the last end. Null of the
+    first kernel is what needs one before it.
     """
 
     tick_ns: int
