@@ -63,7 +63,8 @@ def main(folder: Path, pattern: str) -> None:
         )
         for case in cases()
     ]
-    record_all(folder, pattern, studies, cases())
+    compiled = (case for case in cases() if case.rows != SLOWEST_ROWS)
+    record_all(folder, pattern, studies, compiled)
 
 
 if __name__ == "__main__":

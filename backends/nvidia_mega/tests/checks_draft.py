@@ -96,10 +96,10 @@ def check_ties(bench: Bench, spec: DraftSpec, room: Room, apart: Sequence[int]) 
     warps, or in two blocks.
     """
     problem, waits = problem_on(bench, spec), Waits.on(bench.device)
-    step = step_of(problem, bench.workshop(), waits, room)
     for each in problem.passes:
         values = each.w2 if isinstance(each.w2, Tensor) else each.w2.data
         values.zero_()
+    step = step_of(problem, bench.workshop(), waits, room)
     draw = torch.Generator().manual_seed(41)
     for distance in apart:
         picks = spec.tokens, spec.requests

@@ -16,7 +16,7 @@ from layerscope_nvidia_mega.norm_product import PACKAGE
 from layerscope_standard import draft as standard
 from layerscope_standard.kernels import Kernel, Launch, Operation
 from layerscope_standard.splitting import TILE_OUTPUTS
-from layerscope_standard.workshop import Workshop, stored, suffix
+from layerscope_standard.workshop import Workshop, suffix
 
 ROLE: Final = "tokens"
 """Of the kernel, whose blocks wait for each other."""
@@ -184,7 +184,7 @@ class DraftStep:
         self.operations = [self._operation(each) for each in problem.passes]
 
     def _operation(self, each: DraftPass) -> Operation:
-        values, scales = stored(each.w2)
+        values, scales = self._workshop.operand(each.w2)
         spec, placement = self._spec, self.placement
         launch = Launch(
             self.kernel(suffix(each.w2)),

@@ -7,7 +7,7 @@ from torch import Tensor
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Kernel, Operation
 from layerscope_standard.splitting import TILE_OUTPUTS
-from layerscope_standard.workshop import Workshop, stored, suffix
+from layerscope_standard.workshop import Workshop, suffix
 
 PACKAGE: Final = "layerscope_nvidia_mega"
 ROLE: Final = "norm+qkv"
@@ -54,7 +54,7 @@ def norm_product(
         parts: float32 [1, rows, outputs].
         eps: added to the mean of squares.
     """
-    values, scales = stored(weight)
+    values, scales = workshop.operand(weight)
     outputs, size = values.shape
     rows = len(hidden)
     return workshop.operation(

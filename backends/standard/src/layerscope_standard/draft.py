@@ -11,7 +11,7 @@ from layerscope.layers.spec import DType
 from layerscope.regions import role
 from layerscope_standard.kernels import Kernel, Operation
 from layerscope_standard.splitting import PRODUCT_WARPS, TILE_OUTPUTS
-from layerscope_standard.workshop import Workshop, stored, suffix
+from layerscope_standard.workshop import Workshop, suffix
 
 MOST_REQUESTS: Final = 8
 
@@ -63,7 +63,7 @@ class DraftStep:
         self, each: DraftPass, number: int, tensors: tuple[Tensor, Tensor, Tensor]
     ) -> Operation:
         base, before, chosen = tensors
-        values, scales = stored(each.w2)
+        values, scales = self._workshop.operand(each.w2)
         spec = self._spec
         return self._workshop.operation(
             f"token_{number}",

@@ -14,9 +14,10 @@ from layerscope_standard.splitting import (
     DOWN_WARPS,
     TILE_OUTPUTS,
     down_parts,
+    stream_depth,
     units_of,
 )
-from layerscope_standard.workshop import Workshop, plain, stored, suffix, unit
+from layerscope_standard.workshop import Workshop, plain, suffix, unit
 
 MOST_ROWS: Final = 8
 
@@ -24,8 +25,15 @@ _HEAD: Final = 4
 _ENTRY: Final = 12
 _ROW_STRIDE: Final = 20
 _UP_WARPS: Final = 8
+_UP_TILES: Final = 2
 _UP_DEPTH: Final = 4
 """Units of k whose weights a warp has in flight."""
+
+_DOWN_DEPTH: Final = 6
+"""The same of `down` in bfloat16, where it takes an expert at a time."""
+
+_MOST_STREAMED_UNITS: Final = 4
+"""In bfloat16, of an expert: with more, one at a time is faster."""
 _GATED_OUTPUTS: Final = 8  # of gate, and as many of up, in a tile
 
 
@@ -118,10 +126,10 @@ class Experts:
     def _gate_up(self, index: int) -> Operation:
         hidden = self.problem.buffers[index].mid_hidden
         weight = self.problem.weights[index]["gate_up"]
-        values, scales = stored(weight)
+        values, scales = self.workshop.operand(weight)
         width = self.active.shape[-1]
         choice = self.workshop.selection.choose("gate_up", self.shape(weight))
-        tiles = choice.option("tiles", 1)
+        tiles = choice.option("tiles", _UP_TILES)
         return self.workshop.operation(
             "gate_up",
             Kernel(
@@ -146,18 +154,28 @@ class Experts:
     def _down(self, index: int) -> Operation:
         buffers = self.problem.buffers[index]
         weight = self.problem.weights[index]["down"]
-        values, scales = stored(weight)
+        values, scales = self.workshop.operand(weight)
         rows, outputs = buffers.out.shape
         inputs = self.active.shape[-1]
         choice = self.workshop.selection.choose("down", self.shape(weight))
-        planned = down_parts(self.most_experts, units_of(inputs, unit(weight)))
-        parts = choice.option("parts", planned)
+        units = units_of(inputs, unit(weight))
+        parts = choice.option("parts", down_parts(self.most_experts, units))
+        streamed = isinstance(weight, BlockScaled) or units <= _MOST_STREAMED_UNITS
+        runs_on = choice.option("runs_on", int(streamed))
+        depth = stream_depth(-(-units // parts)) if runs_on else _DOWN_DEPTH
         pairs = rows * self.top_k
         floats = parts * pairs * _ROW_STRIDE + pairs
         return self.workshop.operation(
             "down+sum",
             Kernel(
-                "experts", f"down_{suffix(weight)}", 32 * DOWN_WARPS, (("TILES", 1),)
+                "experts",
+                f"down_{suffix(weight)}",
+                32 * DOWN_WARPS,
+                (
+                    ("TILES", 1),
+                    ("RUNS_ON", runs_on),
+                    ("DOWN_DEPTH", choice.option("depth", depth)),
+                ),
             ),
             (-(-outputs // TILE_OUTPUTS), 1, 1),
             (

@@ -46,7 +46,7 @@ class Product:
             return product_operation(self.workshop, named, weight, rows, self.parts)
         _, count, outputs = self.parts.shape
         tiles = self.choice.option("tiles", 1)
-        values, scales = stored(weight)
+        values, scales = self.workshop.operand(weight)
         return self.workshop.operation(
             self.role,
             Kernel(

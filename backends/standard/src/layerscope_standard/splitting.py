@@ -18,6 +18,8 @@ guess: a unit is 1 KB, which a processor of an H200 reads in 28 ns."""
 
 _MOST_ATTENTION_SPLITS: Final = 512
 
+_STREAM_DEPTHS: Final = (4, 3, 2)
+
 
 def units_of(inputs: int, unit: int) -> int:
     """Units of k that `inputs` elements make; the last may be ragged."""
@@ -72,3 +74,15 @@ def down_parts(experts: int, units: int) -> int:
         units: of k.
     """
     return max(1, min(units, -(-DOWN_WARPS // experts)))
+
+
+def stream_depth(units: int) -> int:
+    """How many units of k a warp that goes from expert to expert has in flight.
+
+    Few, in which an expert goes up: on an H200 that was faster than to have more of them.
+
+    Args:
+        units: of k of an expert that a warp takes.
+    """
+    fitting = (each for each in _STREAM_DEPTHS if units and units % each == 0)
+    return next(fitting, _STREAM_DEPTHS[0])

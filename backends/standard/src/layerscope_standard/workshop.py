@@ -11,6 +11,7 @@ from torch import Tensor
 from layerscope.errors import BackendError
 from layerscope.layers.weights import BlockScaled
 from layerscope_standard.kernels import Argument, Kernel, Launch, Launcher, Operation
+from layerscope_standard.packing import packed_once
 from layerscope_standard.selection import Selection
 
 
@@ -46,6 +47,19 @@ class Workshop:
         made = torch.empty(*shape, dtype=dtype, device=self.device)
         self.scratch.append(made)
         return made
+
+    def operand(self, weight: Tensor | BlockScaled) -> tuple[Tensor, Tensor | None]:
+        """The values of `weight` as the package's own kernels take them, and its scales.
+
+        fp8 values are packed; see `packing`.
+        """
+        values, scales = stored(weight)
+        if scales is None:
+            return values, None
+        made = packed_once(values)
+        if all(made is not each for each in self.constants):
+            self.constants.append(made)
+        return made, scales
 
     def stamping(self, *, is_wanted: bool) -> Self:
         """The same, whose kernels note when their blocks work, if that `is_wanted`."""

@@ -384,15 +384,6 @@ inline unsigned pack(float low, float high) {
     return emulated::narrow_bf16(low) | emulated::narrow_bf16(high) << 16;
 }
 
-inline unsigned spread_bytes(unsigned from, unsigned selector) {
-    unsigned spread = 0;
-    for (int byte = 0; byte < 4; ++byte) {
-        const unsigned source = selector >> (4 * byte) & 15;
-        if (source < 4) spread |= (from >> (8 * source) & 255) << (8 * byte);
-    }
-    return spread;
-}
-
 inline unsigned multiply_pairs(unsigned a, unsigned b) {
     using emulated::half_of;
     return pack(half_of(a, 0) * half_of(b, 0), half_of(a, 1) * half_of(b, 1));
@@ -405,14 +396,6 @@ inline void copy(void* to, const void* from, bool is_there) {
         const uint4 value = loaded<uint4>(from, is_there);
         std::memcpy(to, &value, sizeof value);
     });
-}
-
-// Reads the ends, so that a wrong place is found.
-inline void prefetch(const void* from, int bytes) {
-    if ((std::uintptr_t)from % 16 || bytes <= 0 || bytes % 16) std::abort();
-    volatile const unsigned char* at = (const unsigned char*)from;
-    (void)at[0];
-    (void)at[bytes - 1];
 }
 
 inline void close_copies() {

@@ -137,13 +137,6 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return packed;
 }
 
-// The bytes of `from` (0 to 3) and of zero (4 to 7) that `selector` names, lowest first.
-__device__ __forceinline__ unsigned spread_bytes(unsigned from, unsigned selector) {
-    unsigned spread;
-    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(spread) : "r"(from), "r"(selector));
-    return spread;
-}
-
 // Two bf16 times two others.
 __device__ __forceinline__ unsigned multiply_pairs(unsigned a, unsigned b) {
     unsigned product;
@@ -172,12 +165,6 @@ __device__ __forceinline__ void close_copies() {
 template <int open>
 __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" :: "n"(open) : "memory");
-}
-
-// Starts to bring `bytes`, a multiple of 16, into the second-level cache.
-__device__ __forceinline__ void prefetch(const void* from, int bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
-                 :: "l"(from), "r"(bytes) : "memory");
 }
 
 // Four 8 x 8 matrices of bf16, transposed. Thread 8 m + r names row r of matrix m;

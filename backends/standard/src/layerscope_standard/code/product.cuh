@@ -26,15 +26,14 @@ __device__ __forceinline__ bf16 narrow(float value) {
     return (bf16)(pack(value, 0.0f) & 0xffffu);
 }
 
-// Four fp8 e4m3 values as bf16, in order; exact. The fields of e4m3 are moved to where
-// bf16 has them, which leaves the exponent off by the difference of the biases; a
-// product with 2^120 mends that, also for subnormal values.
+// Four fp8 e4m3 values, packed as packing.py says, as bf16 in order; exact. The fields of
+// e4m3 are where bf16 has them, or one shift away, which leaves the exponent off by the
+// difference of the biases; a product with 2^120 mends that, also for subnormal values.
 __device__ __forceinline__ void widen(unsigned four, unsigned& first, unsigned& second) {
-    constexpr unsigned kSigns = 0x80008000u, kFields = 0x07f007f0u;
     constexpr unsigned kBias = 0x7b807b80u;
-    const unsigned low = spread_bytes(four, 0x1404), high = spread_bytes(four, 0x3424);
-    first = multiply_pairs((low & kSigns) | ((low >> 4) & kFields), kBias);
-    second = multiply_pairs((high & kSigns) | ((high >> 4) & kFields), kBias);
+    first = multiply_pairs(four & 0x87f087f0u, kBias);
+    second = multiply_pairs(
+        ((four << 4) & 0x80f080f0u) | ((four >> 4) & 0x07000700u), kBias);
 }
 
 // A row of the matrix, as the thread sees it that loads from it.
