@@ -21,7 +21,7 @@ _made: Final = WeakTensorKeyDictionary()
 
 def packed_once(values: Tensor) -> Tensor:
     """What `packed` gives, the same tensor for as long as `values` is there."""
-    found = _made.get(values)
+    found: Tensor | None = _made.get(values)
     if found is None:
         found = _made[values] = packed(values)
     return found

@@ -77,9 +77,9 @@ def down_parts(experts: int, units: int) -> int:
 
 
 def stream_depth(units: int) -> int:
-    """How many units of k a warp that goes from expert to expert has in flight.
+    """How many units of k a warp has in flight across experts.
 
-    Few, in which an expert goes up: on an H200 that was faster than to have more of them.
+    Few, that go into an expert: on an H200 more in flight were slower.
 
     Args:
         units: of k of an expert that a warp takes.

@@ -49,7 +49,7 @@ class Workshop:
         return made
 
     def operand(self, weight: Tensor | BlockScaled) -> tuple[Tensor, Tensor | None]:
-        """The values of `weight` as the package's own kernels take them, and its scales.
+        """The values of `weight` as this package's kernels take them, and its scales.
 
         fp8 values are packed; see `packing`.
         """
