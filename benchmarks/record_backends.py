@@ -1,6 +1,6 @@
 """Records the runs under fixtures/backends on NVIDIA GPUs, and prints a line of each.
 
-Usage: ``python -m benchmarks.record_backends FOLDER [PATTERN]``. Qwen3-30B-A3B behind
+Usage: ``python -m benchmarks.record_backends FOLDER [PATTERN [SECONDS]]``. Qwen3-30B-A3B behind
 8,192 tokens, whole and as the slice of one rank of four and of eight, at 1, 6 and 8
 rows, in bf16 and with fp8 weights; at 64 and 256 rows where the fused backends end. All
 arms are in one study each, the standard chain with stock programmatic launch first, for
@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from benchmarks.record_fixtures import Case, record_all
+from benchmarks.record_fixtures import Case, arguments, record_all
 
 MODEL: Final = "qwen3-30b-a3b"
 GATES: Final = (
@@ -78,11 +78,11 @@ def studies() -> Iterator[tuple[str, list[str]]]:
             yield f"{APART.name}-stamps", [*apart, *STAMPS]
 
 
-def main(folder: Path, pattern: str) -> None:
+def main(folder: Path, pattern: str, seconds: float) -> None:
     """Record every study into `folder`, and print one line each."""
     compiled = (case for case in cases() if case.rows != SLOWEST_ROWS)
-    record_all(folder, pattern, studies(), compiled)
+    record_all(folder, pattern, studies(), compiled, seconds)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), (sys.argv[2:3] or ["*"])[0])
+    main(*arguments(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """Records the runs under fixtures/h200 on NVIDIA GPUs, and prints a line of each.
 
-Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN]``. Two models, whole and
+Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN [SECONDS]]``. Two models, whole and
 as the slice of one rank of four, at 1, 6 and 8 rows, in bf16 and with fp8 weights, each
 with its draft where the step has draft tokens; and a pair of foreign callables. Studies
 that FOLDER already holds whole are not made again; PATTERN picks some by name.
@@ -8,7 +8,8 @@ that FOLDER already holds whole are not made again; PATTERN picks some by name.
 Everything is compiled first, by several processes at once: a study is then a process of
 its own that finds its kernels in the caches, and measures while nothing else runs on
 its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten,
-and every study tunes for itself. Several GPUs record as many studies at a time.
+and every study tunes for itself. Several GPUs record as many studies at a time. After
+SECONDS no study is begun.
 """
 
 import os
@@ -20,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import product
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
@@ -122,6 +124,7 @@ def record_all(
     pattern: str,
     studies: Iterable[tuple[str, list[str]]],
     cases: Iterable[Case],
+    seconds: float = inf,
 ) -> None:
     """Record the studies that `pattern` names, and print one line each.
 
@@ -130,7 +133,9 @@ def record_all(
         pattern: of names.
         studies: name and command line of each.
         cases: those with an arm that is compiled ahead.
+        seconds: after which none is begun.
     """
+    until_s = time.monotonic() + seconds
     wanted = [
         (name, flags)
         for name, flags in studies
@@ -151,6 +156,8 @@ def record_all(
         gpus.put(gpu)
 
     def on_a_free_gpu(study: tuple[str, list[str]]) -> str:
+        if time.monotonic() > until_s:
+            return f"{study[0]}: left for another time"
         gpu = gpus.get()
         try:
             return record(folder / study[0], study[1], gpu)
@@ -177,6 +184,12 @@ def record(path: Path, flags: list[str], gpu: str) -> str:
     run = load(path)
     line = f"{path.name}: {wall_s:.0f} s; {summary(run)}"
     return line if run.draft is None else f"{line}\n  draft: {summary(run.draft)}"
+
+
+def arguments(given: list[str]) -> tuple[Path, str, float]:
+    """Folder, pattern of names and seconds, from the command line."""
+    folder, pattern, seconds = [*given, *("*", "inf")[max(0, len(given) - 1) :]]
+    return Path(folder), pattern, float(seconds)
 
 
 def is_whole(path: Path) -> bool:
@@ -206,4 +219,5 @@ def summary(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    record_all(Path(sys.argv[1]), (sys.argv[2:3] or ["*"])[0], commands(), CASES)
+    FOLDER, PATTERN, SECONDS = arguments(sys.argv[1:])
+    record_all(FOLDER, PATTERN, commands(), CASES, SECONDS)
