@@ -238,25 +238,41 @@ def check_align(bench: Bench, spec: LayerSpec) -> None:
             assert entry[4 : 4 + len(pairs)] == pairs
 
 
+def _run_experts(bench: Bench, made: Experts, index: int, seed: int) -> Tensor:
+    """Run the experts on drawn rows; of every row, those it was sent to."""
+    spec, buffers = made.problem.spec, made.problem.buffers[index]
+    shape = (spec.rows, spec.model.hidden_size)
+    buffers.mid_hidden.copy_(bench.normal(*shape, seed=seed))
+    buffers.mid_residual.copy_(bench.normal(*shape, seed=seed + 1))
+    buffers.out.fill_(torch.nan)
+    made.active.fill_(torch.nan)
+    ids = torch.zeros(spec.rows, 1, dtype=torch.int64)
+    if made.routing is not None:
+        ids = _draw_ids(made, spec, seed)
+        made.routing.ids[index].copy_(ids)
+        draw = torch.Generator().manual_seed(seed)
+        made.row_weights.copy_(torch.rand(ids.shape, generator=draw))
+        made.operations(index)[2].enqueue()
+    for operation in made.after_routing(index):
+        operation.enqueue()
+    bench.wait()
+    return ids
+
+
+def experts_outputs(bench: Bench, spec: LayerSpec) -> list[Tensor]:
+    """What both passes give; the same for the same bits of all sums."""
+    problem, made = _experts_of(bench, spec)
+    for index, seed in ((0, 17), (1, 18)):
+        _run_experts(bench, made, index, seed)
+    return [each.out for each in problem.buffers]
+
+
 def check_experts(bench: Bench, spec: LayerSpec, choice: Choice | None = None) -> None:
     """The sum over experts, or the dense MLP, from normed rows and the residual."""
     problem, made = _experts_of(bench, spec, choice)
     for index, seed in ((0, 17), (1, 18)):
+        ids = _run_experts(bench, made, index, seed)
         buffers, weights = problem.buffers[index], problem.weights[index]
-        shape = (spec.rows, spec.model.hidden_size)
-        buffers.mid_hidden.copy_(bench.normal(*shape, seed=seed))
-        buffers.mid_residual.copy_(bench.normal(*shape, seed=seed + 1))
-        buffers.out.fill_(torch.nan)
-        made.active.fill_(torch.nan)
-        ids = torch.zeros(spec.rows, 1, dtype=torch.int64)
-        if made.routing is not None:
-            ids = _draw_ids(made, spec, seed)
-            made.routing.ids[index].copy_(ids)
-            made.row_weights.copy_(torch.rand(ids.shape))
-            made.operations(index)[2].enqueue()
-        for operation in made.after_routing(index):
-            operation.enqueue()
-        bench.wait()
         rows = buffers.mid_hidden.double()
         gate_up, down = (
             matrix(weights[name], torch.float64) for name in ("gate_up", "down")

@@ -16,12 +16,13 @@ _BYTES: Final = 16
 """Of an instruction."""
 
 
-def early_loads(image: bytes, kernel: str) -> int:
+def early_loads(image: bytes, kernel: str, *, with_copies: bool = True) -> int:
     """Loads and copies from global memory that stand before the first wait.
 
     Args:
         image: a cubin.
         kernel: one of its kernels, which has a wait.
+        with_copies: whether copies into shared memory count.
 
     Raises:
         ValueError: it has none.
@@ -29,7 +30,8 @@ def early_loads(image: bytes, kernel: str) -> int:
     words = (word for (word,) in struct.iter_unpack("<Q8x", _text(image, kernel)))
     codes = [word & 0xFFF for word in words]
     before = codes[: codes.index(_WAIT)]
-    return sum(before.count(code) for code in (_LOAD, _COPY))
+    counted = (_LOAD, _COPY) if with_copies else (_LOAD,)
+    return sum(before.count(code) for code in counted)
 
 
 def _text(image: bytes, kernel: str) -> bytes:

@@ -3,6 +3,8 @@
 The assembler is free to move loads behind a wait, and does so with `ld.global.nc`.
 """
 
+from typing import Final
+
 import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="the cuda extra is not installed")
@@ -33,6 +35,44 @@ def test_constants_are_loaded_early(
     early = cubin(Kernel(file, name, 32, (*defines, *EARLY)), "sm_90")
     assert early_loads(early, name) >= least
     stock = cubin(Kernel(file, name, 32, defines), "sm_90")
+    assert early_loads(stock, name) == 0
+
+
+WEIGHTS: Final = 2
+"""Loads of a unit of k of an expert: of outputs g and g + 8."""
+
+SCALE_OF_BOTH: Final = 1
+"""In one stream, where 16 outputs are known to lie within a block of scales."""
+
+SCALES: Final = 2
+"""One expert at a time, of outputs g and g + 8."""
+
+FROM_ROUTING: Final = 3
+"""How many experts have rows, a share, and an element of the residual."""
+
+
+@pytest.mark.parametrize(
+    ("name", "runs_on", "unit"),
+    [
+        ("down_bf16", 0, WEIGHTS),
+        ("down_bf16", 1, WEIGHTS),
+        ("down_fp8", 0, WEIGHTS + SCALES),
+        ("down_fp8", 1, WEIGHTS + SCALE_OF_BOTH),
+    ],
+)
+@pytest.mark.parametrize("depth", [2, 3, 4, 6])
+def test_only_weights_of_experts_are_loaded_early(
+    name: str, runs_on: int, unit: int, depth: int
+) -> None:
+    """Of each unit in flight its weights and scales, and no row: gate_up writes those.
+
+    The table is copied, by as many instructions as its loop is unrolled to.
+    """
+    loop = (("TILES", 1), ("RUNS_ON", runs_on), ("DOWN_DEPTH", depth))
+    early = cubin(Kernel("experts", name, 32, (*loop, *EARLY)), "sm_90")
+    assert early_loads(early, name, with_copies=False) == FROM_ROUTING + depth * unit
+    assert early_loads(early, name) > FROM_ROUTING + depth * unit
+    stock = cubin(Kernel("experts", name, 32, loop), "sm_90")
     assert early_loads(stock, name) == 0
 
 

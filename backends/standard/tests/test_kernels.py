@@ -1,10 +1,13 @@
 """Every kernel, emulated on the CPU: index arithmetic, barriers and values."""
 
+from typing import Final
+
 import pytest
+import torch
 from msgspec import structs
 
 from backends.standard.tests import checks
-from backends.standard.tests.bench import DENSE, MOE, Bench, small
+from backends.standard.tests.bench import DENSE, MOE, Bench, choosing, small
 from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope_standard.selection import Choice
@@ -106,3 +109,55 @@ def test_align(bench: Bench, experts: int) -> None:
 def test_experts(bench: Bench, spec: LayerSpec, dtype: DType) -> None:
     """Gate and up within one block of scales, and k cut where experts are few."""
     checks.check_experts(bench, structs.replace(spec, weight_dtype=dtype))
+
+
+EXPERTS: Final = {
+    "six-rows": small(MOE),
+    "one-row": small(MOE, draft_tokens=0),
+    "eight-rows": small(structs.replace(MOE, hidden_size=1104), draft_tokens=7),
+    "dense": small(DENSE),
+}
+"""Widths of 144 and 272, and 1104 outputs, end within units, blocks and tiles."""
+
+LOOPS: Final = (
+    *({"runs_on": 0, "depth": each} for each in (2, 5)),
+    *({"runs_on": 1, "depth": each} for each in (2, 3, 4, 5)),
+    *({"runs_on": each, "parts": 4} for each in (0, 1)),
+    *({"runs_on": each, "parts": 7} for each in (0, 1)),
+)
+"""An expert has five units of k in bfloat16 and three in fp8: parts may have none."""
+
+
+def down_by(bench: Bench, options: dict[str, int]) -> Bench:
+    """The same bench, where `down` is cut as `options` say."""
+    return choosing(bench, {"down": Choice(options=options)})
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP8])
+@pytest.mark.parametrize("options", LOOPS, ids=str)
+@pytest.mark.parametrize("name", EXPERTS)
+def test_loops_of_down(
+    bench: Bench, name: str, options: dict[str, int], dtype: DType
+) -> None:
+    """As exact one expert at a time as in one stream, at any depth and cut of k."""
+    spec = structs.replace(EXPERTS[name], weight_dtype=dtype)
+    checks.check_experts(down_by(bench, options), spec)
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP8])
+@pytest.mark.parametrize("parts", [1, 3, 7])
+@pytest.mark.parametrize("name", EXPERTS)
+def test_loops_of_down_agree(bench: Bench, name: str, parts: int, dtype: DType) -> None:
+    """To the bit, where k is cut alike: both add in the same order."""
+    spec = structs.replace(EXPERTS[name], weight_dtype=dtype)
+    one_by_one, *streams = (
+        checks.experts_outputs(down_by(bench, {"parts": parts, **loop}), spec)
+        for loop in (
+            {"runs_on": 0},
+            *({"runs_on": 1, "depth": each} for each in (2, 5)),
+        )
+    )
+    for stream in streams:
+        for found, want in zip(stream, one_by_one, strict=True):
+            assert bool(want.isfinite().all())
+            assert torch.equal(found, want)

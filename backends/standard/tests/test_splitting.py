@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from layerscope_standard.splitting import (
     down_parts,
     product_splits,
+    stream_depth,
     tiles_per_split,
     units_of,
 )
@@ -50,6 +51,12 @@ def test_experts_are_cut_where_they_are_few(
 ) -> None:
     """Every warp of a block has a part, as far as there are units."""
     assert down_parts(experts, units) == parts
+
+
+def test_units_in_flight_across_experts() -> None:
+    """The most of four, three and two that an expert is a multiple of, else four."""
+    depths = [stream_depth(units) for units in range(13)]
+    assert depths == [4, 4, 2, 3, 4, 4, 3, 4, 4, 3, 2, 4, 4]
 
 
 def test_the_last_unit_may_be_ragged() -> None:
