@@ -60,8 +60,17 @@ _PRODUCT_CUTS: Final = (
 OWN_OPTIONS: Final[Mapping[str, tuple[Options, ...]]] = {
     **dict.fromkeys(PRODUCTS, _PRODUCT_CUTS),
     "attention": tuple({"tiles": each} for each in (1, 2, 3, 4, 5, 6, 8, 9)),
-    "gate_up": ({"tiles": 2}, {"tiles": 2, "depth": 2}, {"depth": 2}),
-    "down": tuple({"parts": each} for each in (1, 2, 3, 4)),
+    "gate_up": (
+        {"tiles": 1},
+        {"tiles": 1, "depth": 8},
+        {"depth": 2},
+        {"tiles": 4, "depth": 2},
+    ),
+    "down": (
+        *({"parts": each} for each in (1, 2, 3, 4)),
+        {"runs_on": 0},
+        *({"runs_on": 1, "depth": each} for each in (2, 3, 4)),
+    ),
 }
 """How the own kernel of a role may be cut."""
 
