@@ -1,9 +1,10 @@
 """Records the runs under fixtures/h200 on NVIDIA GPUs, and prints a line of each.
 
-Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN [SECONDS]]``. Two models, whole and
-as the slice of one rank of four, at 1, 6 and 8 rows, in bf16 and with fp8 weights, each
-with its draft where the step has draft tokens; and a pair of foreign callables. Studies
-that FOLDER already holds whole are not made again; PATTERN picks some by name.
+Usage: ``python benchmarks/record_fixtures.py FOLDER [PATTERN [SECONDS]]``. Two models,
+whole and as the slice of one rank of four, at 1, 6 and 8 rows, in bf16 and with fp8
+weights, each with its draft where the step has draft tokens; and a pair of foreign
+callables. Studies that FOLDER already holds whole are not made again; PATTERN picks
+some by name.
 
 Everything is compiled first, by several processes at once: a study is then a process of
 its own that finds its kernels in the caches, and measures while nothing else runs on
@@ -67,6 +68,8 @@ class Case:
     ranks: int
     rows: int
     weights: str
+    compiled: tuple[str, ...] = ("torch_compile",)
+    """Backends that are compiled ahead."""
 
     @property
     def name(self) -> str:
@@ -89,7 +92,7 @@ CASES = [Case(*values) for values in product(MODELS, RANKS, FEW_ROWS, WEIGHTS)]
 
 
 def compile_ahead(case: Case) -> str:
-    """Build every arm of `case` for one pass, so that its kernels are in the caches."""
+    """Build what `case` names for one pass, so that its kernels are in the caches."""
     requests, draft_tokens = ROWS[case.rows]
     options = LayerOptions(
         model=case.model,
@@ -101,13 +104,16 @@ def compile_ahead(case: Case) -> str:
         weights=DType(case.weights),
     )
     spec, _ = layer(options, torch.device("cuda"))
-    arm = Arm(backend="torch_compile")
+    arms = [Arm(backend=name) for name in case.compiled]
     start_s = time.monotonic()
-    dispatch(arm, make_problem(spec, ProblemOptions(passes=1, steps=1, device="cuda")))
+    problem = make_problem(spec, ProblemOptions(passes=1, steps=1, device="cuda"))
+    for arm in arms:
+        dispatch(arm, problem)
     draft = draft_of(spec)
     if draft is not None:
-        problem = make_draft(draft, DraftOptions(passes=1, steps=1, device="cuda"))
-        dispatch_draft(arm, problem)
+        drafts = make_draft(draft, DraftOptions(passes=1, steps=1, device="cuda"))
+        for arm in arms:
+            dispatch_draft(arm, drafts)
     return f"compiled {case.name} in {time.monotonic() - start_s:.0f} s"
 
 
@@ -132,7 +138,7 @@ def record_all(
         folder: where runs go; those that it holds whole are left.
         pattern: of names.
         studies: name and command line of each.
-        cases: those with an arm that is compiled ahead.
+        cases: those that are compiled ahead.
         seconds: after which none is begun.
     """
     until_s = time.monotonic() + seconds

@@ -31,7 +31,10 @@ SHARED: Final = ROOT / "backends/standard/src/layerscope_standard/code"
 WAITING: Final = {"draft_once": "its blocks wait for each other, not for long enough"}
 """Files that racecheck, which slows kernels down, cannot run, and why."""
 
-_NOT_OF_KERNELS: Final = {"test_backend.py", "test_delays.py", "test_layer.py"}
+_NOT_OF_KERNELS: Final = {
+    *("test_backend.py", "test_delays.py", "test_layer.py"),
+    "test_stamps.py",  # of builds that nothing is timed with, by a clock of a CPU
+}
 _NO_CUDA_SOURCE: Final = ("test_triton", "test_flashinfer")
 """How files of tests begin whose kernels are not of this source."""
 
