@@ -8,8 +8,8 @@ some by name.
 
 Everything is compiled first, by several processes at once: a study is then a process of
 its own that finds its kernels in the caches, and measures while nothing else runs on
-its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten,
-and every study tunes for itself. Several GPUs record as many studies at a time. After
+its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten and
+not kept in its other caches either, and every study tunes for itself. Several GPUs record as many studies at a time. After
 SECONDS no study is begun.
 """
 
@@ -57,7 +57,9 @@ WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
 SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "20"]
 SHORT += ["--no-experiments"]
 FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
-COMPILERS = 12
+COMPILERS = max(1, min(16, (os.cpu_count() or 1) // 2))
+UNTUNED = {"TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE": "0"}
+"""Environment of inductor: a cached graph brings no tuned kernels with it."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ def record_all(
         seconds: after which none is begun.
     """
     until_s = time.monotonic() + seconds
+    os.environ |= UNTUNED
     wanted = [
         (name, flags)
         for name, flags in studies
