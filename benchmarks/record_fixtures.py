@@ -9,8 +9,8 @@ some by name.
 Everything is compiled first, by several processes at once: a study is then a process of
 its own that finds its kernels in the caches, and measures while nothing else runs on
 its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten and
-not kept in its other caches either, and every study tunes for itself. Several GPUs record as many studies at a time. After
-SECONDS no study is begun.
+in no other cache either, and every study tunes for itself. Several GPUs record as many
+studies at a time. After SECONDS no study is begun.
 """
 
 import os
