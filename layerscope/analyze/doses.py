@@ -2,7 +2,8 @@
 
 A kernel spins before one that starts early. What that one does before it waits goes on
 meanwhile, so the switch saves more the longer the spin is, until all early work is
-done during it. A saving that does not rise has another cause.
+done during it. A saving that does not rise has another cause, or its early work was
+done in time without a spin.
 """
 
 from collections.abc import Mapping, Sequence

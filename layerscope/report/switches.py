@@ -189,7 +189,7 @@ def switch_headlines(found: Iterable[Mechanisms]) -> Iterator[Fact]:
             if effect.doses is not None:
                 yield Fact(
                     f"dose test of {effect.switch.name}, {each.backend}",
-                    _rise(effect.doses),
+                    _rise(effect.doses, effect.last.serial),
                 )
 
 
@@ -206,13 +206,13 @@ def _together(found: Together) -> str:
     )
 
 
-def _rise(test: DoseTest) -> str:
+def _rise(test: DoseTest, serial: Comparison | None) -> str:
     first, longest = test.doses[0], test.doses[-1]
     start = format_ns(first.saving_ns.value, signed=True)
     if test.rise is Rise.NONE:
         return (
             f"the saving of {start} does not rise up to a delay of "
-            f"{format_ns(longest.delay_ns)} ({test.reason}): overlap is not the cause"
+            f"{format_ns(longest.delay_ns)} ({test.reason}): {_why_not_more(serial)}"
         )
     if test.rise is Rise.UNKNOWN:
         return f"unknown whether the saving rises: {test.reason}"
@@ -221,6 +221,25 @@ def _rise(test: DoseTest) -> str:
     if test.rise is Rise.STAYS:
         return f"the saving rises from {start} to {end} by a delay of {at}, then stays"
     return f"the saving rises from {start} to {end}, and still rises at {at}"
+
+
+def _why_not_more(serial: Comparison | None) -> str:
+    """Why a saving does not rise: by what is left of it where nothing starts early.
+
+    Early work that is done in time without a delay has nothing to gain from one.
+    """
+    if serial is None or serial.verdict is Verdict.UNKNOWN:
+        return (
+            "overlap is not the cause, or what is done early is done in time without "
+            "a delay"
+        )
+    if serial.verdict is Verdict.NO_DIFFERENCE:
+        return (
+            "what is done early is done in time without a delay, for without "
+            "programmatic edges nothing of the saving is left"
+        )
+    left = format_ns(-serial.difference.value, signed=True)
+    return f"without programmatic edges it is {left}: overlap is not all of the cause"
 
 
 def switch_notes(found: Iterable[Mechanisms]) -> Iterator[str]:
