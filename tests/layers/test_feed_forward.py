@@ -6,7 +6,7 @@ from torch import Tensor
 from layerscope.layers import feed_forward
 from layerscope.layers.routing import routing_bias
 from layerscope.layers.spec import LayerSpec, ModelShape
-from layerscope.layers.weights import BlockScaled, random_weights
+from layerscope.layers.weights import BlockScaled, pick, random_weights
 
 CPU = torch.device("cpu")
 ROWS = 5
@@ -65,3 +65,28 @@ def test_pinned_experts_have_their_natural_weights(moe: ModelShape) -> None:
     shares = feed_forward.route(hidden, weights, bias, moe, ids)
     assert torch.equal(ids.sort(-1).values, unlikely.sort(-1).values)
     torch.testing.assert_close(shares, logits.gather(1, ids).softmax(-1))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4, 5])
+def test_many_rows_take_turns(
+    moe: ModelShape, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """No more weights than allowed are copied at once, and nothing else changes."""
+    hidden, weights = drawn(moe)
+    ids = torch.tensor([[0, 1, 2], [1, 2, 3], [7, 0, 4], [5, 6, 7], [2, 4, 6]])
+    shares = torch.rand(ROWS, 3, dtype=torch.float64, generator=torch.Generator())
+    whole = feed_forward.moe(hidden, weights, ids, shares)
+    row_bytes = 3 * weights["gate_up"][0].nbytes
+    limit = at_once * row_bytes + 1
+    monkeypatch.setattr(feed_forward, "_MOST_GATHERED_BYTES", limit)
+    gathered: list[int] = []
+
+    def noted(weight: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        made = pick(weight, index, dtype)
+        gathered.append(made.nbytes)
+        return made
+
+    monkeypatch.setattr(feed_forward, "pick", noted)
+    torch.testing.assert_close(feed_forward.moe(hidden, weights, ids, shares), whole)
+    assert len(gathered) == 2 * -(-ROWS // at_once)
+    assert max(gathered) <= limit
