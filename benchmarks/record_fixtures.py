@@ -10,7 +10,7 @@ Everything is compiled first, by several processes at once: a study is then a pr
 its own that finds its kernels in the caches, and measures while nothing else runs on
 its GPU. What inductor tuned meanwhile was timed on a busy GPU, so that is forgotten and
 in no other cache either, and every study tunes for itself. Several GPUs record as many
-studies at a time. After SECONDS no study is begun.
+studies at a time. After SECONDS, compiling counted, no study is begun.
 """
 
 import os
@@ -56,6 +56,7 @@ WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
 
 SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "20"]
 SHORT += ["--no-experiments"]
+ARGUMENTS = "FOLDER [PATTERN [SECONDS]]"
 FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
 COMPILERS = max(1, min(16, (os.cpu_count() or 1) // 2))
 UNTUNED = {"TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE": "0"}
@@ -150,8 +151,9 @@ def record_all(
         for name, flags in studies
         if fnmatch(name, pattern) and not is_whole(folder / name)
     ]
-    names = {name for name, _ in wanted}
-    compiled = [case for case in cases if case.name in names]
+    compiled = [
+        case for case in cases if any(name.startswith(case.name) for name, _ in wanted)
+    ]
     context = get_context("spawn")
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
         for line in pool.map(compile_ahead, compiled):
@@ -196,9 +198,18 @@ def record(path: Path, flags: list[str], gpu: str) -> str:
 
 
 def arguments(given: list[str]) -> tuple[Path, str, float]:
-    """Folder, pattern of names and seconds, from the command line."""
+    """Folder, pattern of names and seconds, from the command line.
+
+    Raises:
+        SystemExit: there is no folder, or seconds are no number; with what to type.
+    """
+    if not 1 <= len(given) <= len(ARGUMENTS.split()):
+        sys.exit(f"usage: {ARGUMENTS}")
     folder, pattern, seconds = [*given, *("*", "inf")[max(0, len(given) - 1) :]]
-    return Path(folder), pattern, float(seconds)
+    try:
+        return Path(folder), pattern, float(seconds)
+    except ValueError:
+        sys.exit(f"usage: {ARGUMENTS}; {seconds} are no seconds")
 
 
 def is_whole(path: Path) -> bool:

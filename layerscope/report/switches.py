@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from layerscope.analyze.doses import DoseTest, Rise
+from layerscope.analyze.doses import DoseTest
 from layerscope.analyze.statistics import Comparison, Estimate, Verdict
 from layerscope.analyze.switches import (
     ArmOfSwitches,
@@ -14,6 +14,7 @@ from layerscope.analyze.switches import (
     Turned,
 )
 from layerscope.report.document import Cell, Column, Fact, Interval, Kind, Table
+from layerscope.report.doses import rise_text
 from layerscope.switches import SwitchKind
 from layerscope.units import format_interval, format_ns
 
@@ -189,7 +190,7 @@ def switch_headlines(found: Iterable[Mechanisms]) -> Iterator[Fact]:
             if effect.doses is not None:
                 yield Fact(
                     f"dose test of {effect.switch.name}, {each.backend}",
-                    _rise(effect.doses, effect.last.serial),
+                    rise_text(effect.doses, effect.last.serial),
                 )
 
 
@@ -204,42 +205,6 @@ def _together(found: Together) -> str:
         f"all together {whole}, the sum of each alone {parts}; between the two is "
         f"{interval}, {adds_up}"
     )
-
-
-def _rise(test: DoseTest, serial: Comparison | None) -> str:
-    first, longest = test.doses[0], test.doses[-1]
-    start = format_ns(first.saving_ns.value, signed=True)
-    if test.rise is Rise.NONE:
-        return (
-            f"the saving of {start} does not rise up to a delay of "
-            f"{format_ns(longest.delay_ns)} ({test.reason}): {_why_not_more(serial)}"
-        )
-    if test.rise is Rise.UNKNOWN:
-        return f"unknown whether the saving rises: {test.reason}"
-    end = format_ns(longest.saving_ns.value, signed=True)
-    at = format_ns(test.reached_ns or 0)
-    if test.rise is Rise.STAYS:
-        return f"the saving rises from {start} to {end} by a delay of {at}, then stays"
-    return f"the saving rises from {start} to {end}, and still rises at {at}"
-
-
-def _why_not_more(serial: Comparison | None) -> str:
-    """Why a saving does not rise: by what is left of it where nothing starts early.
-
-    Early work that is done in time without a delay has nothing to gain from one.
-    """
-    if serial is None or serial.verdict is Verdict.UNKNOWN:
-        return (
-            "overlap is not the cause, or what is done early is done in time without "
-            "a delay"
-        )
-    if serial.verdict is Verdict.NO_DIFFERENCE:
-        return (
-            "what is done early is done in time without a delay, for without "
-            "programmatic edges nothing of the saving is left"
-        )
-    left = format_ns(-serial.difference.value, signed=True)
-    return f"without programmatic edges it is {left}: overlap is not all of the cause"
 
 
 def switch_notes(found: Iterable[Mechanisms]) -> Iterator[str]:

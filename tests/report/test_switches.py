@@ -6,7 +6,7 @@ import polars as pl
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.analyze.doses import DoseTest, Rise
 from layerscope.analyze.switches import Mechanisms, mechanisms
-from layerscope.analyze.verdicts import Verdict
+from layerscope.analyze.verdicts import Comparison, Verdict
 from layerscope.report import build_report
 from layerscope.report.document import Cell, Interval
 from layerscope.report.switches import switch_headlines, switch_notes, switch_tables
@@ -140,33 +140,57 @@ def test_a_saving_that_rises_on_says_up_to_where() -> None:
     }
 
 
-def test_a_saving_that_does_not_rise_is_held_against_the_twins() -> None:
-    """It has another cause only where it stays without programmatic edges."""
-    one = with_doses(Rise.NONE, None, "within the noise floor")
+def without_rise(serial: Comparison | None, reason: str, low_ns: float = 1.0) -> str:
+    """The headline of a dose test whose saving of 3 µs does not rise."""
+    one = with_doses(Rise.NONE, None, reason)
     a, b = one.effects
+    assert a.doses is not None
+    first, *others = a.doses.doses
+    saving = replace(first.saving_ns, low=low_ns)
+    doses = replace(a.doses, doses=(replace(first, saving_ns=saving), *others))
+    last = replace(a.last, serial=serial)
+    changed = replace(one, effects=(replace(a, last=last, doses=doses), b))
+    return list(switch_headlines([changed]))[1].text
+
+
+def test_a_saving_that_does_not_rise_is_held_against_the_twins() -> None:
+    """It has another cause only as far as it stays without programmatic edges."""
+    a, b = found().effects
     gone, stays = a.last.serial, b.last.serial
+    assert gone is not None
     assert stays is not None
-    texts = []
-    for serial in (gone, stays, replace(stays, verdict=Verdict.UNKNOWN), None):
-        last = replace(a.last, serial=serial)
-        changed = replace(one, effects=(replace(a, last=last), b))
-        texts.append(list(switch_headlines([changed]))[1].text)
+    difference = replace(stays.difference, value=2_000.0)
+    costs = replace(stays, verdict=Verdict.SLOWER, difference=difference)
+    unknown = replace(stays, verdict=Verdict.UNKNOWN)
+    reason = "within the noise floor"
     start = (
         "the saving of +3.000 µs does not rise up to a delay of 10.00 µs (within the "
-        "noise floor): "
+        "noise floor); "
     )
-    either = (
-        "overlap is not the cause, or what is done early is done in time without a "
-        "delay"
-    )
-    assert texts == [
-        start + "what is done early is done in time without a delay, for without "
-        "programmatic edges nothing of the saving is left",
-        start + "without programmatic edges it is +1.000 µs: overlap is not all of the "
-        "cause",
+    either = "it is no overlap, or the delay gives that no more room"
+    assert [
+        without_rise(serial, reason) for serial in (gone, stays, costs, unknown, None)
+    ] == [
+        start + "without programmatic edges there is no difference, so it is overlap, "
+        "to which the delay gives no more room",
+        start + "without programmatic edges it saves 1.000 µs: so much is no overlap",
+        start + "without programmatic edges it costs 2.000 µs: overlap is more than it",
         start + either,
         start + either,
     ]
+
+
+def test_a_saving_that_falls_or_is_none_is_told_as_such() -> None:
+    """Nothing is said of the cause of what is not there."""
+    a, _ = found().effects
+    assert without_rise(a.last.serial, "it falls") == (
+        "the saving of +3.000 µs does not rise up to a delay of 10.00 µs (it falls); "
+        "without programmatic edges there is no difference, so it is overlap, to which "
+        "the delay gives no more room"
+    )
+    assert without_rise(a.last.serial, "it falls", low_ns=-1.0) == (
+        "the saving of +3.000 µs is not told from zero"
+    )
 
 
 def test_a_switch_that_does_more_than_move_work_is_told() -> None:

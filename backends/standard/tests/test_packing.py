@@ -87,16 +87,30 @@ def test_weights_of_experts_stay_what_they_are() -> None:
 def test_a_weight_is_packed_once() -> None:
     """Whoever asks; another one with the same values is another weight."""
     values = values_of(BYTES)
-    made = packed_once(values)
+    made, is_new = packed_once(values)
+    assert is_new
     assert torch.equal(unpacked(made), BYTES)
-    assert packed_once(values) is made
-    assert packed_once(values.clone()) is not made
+    again, is_new = packed_once(values)
+    assert again is made
+    assert not is_new
+    assert packed_once(values.clone())[0] is not made
+
+
+def test_a_weight_that_was_written_to_is_packed_anew() -> None:
+    """Nothing that is built later computes with the values of before."""
+    values = values_of(BYTES)
+    before, _ = packed_once(values)
+    values.copy_(values_of(BYTES.flip(0)))
+    made, is_new = packed_once(values)
+    assert is_new
+    assert torch.equal(unpacked(made), BYTES.flip(0))
+    assert torch.equal(unpacked(before), BYTES)
 
 
 def test_what_was_packed_goes_with_its_weight() -> None:
     """Nothing else keeps it."""
     values = values_of(BYTES)
-    made = weakref.ref(packed_once(values))
+    made = weakref.ref(packed_once(values)[0])
     gc.collect()
     assert made() is not None
     del values

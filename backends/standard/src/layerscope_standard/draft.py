@@ -115,7 +115,7 @@ class BuiltDraft:
 
     @property
     def device_bytes(self) -> int:
-        """Of scratch."""
+        """Of scratch, and of weights that were packed for it."""
         return self.workshop.device_bytes
 
     def plan(self, spec: DraftSpec) -> DraftStep | None:

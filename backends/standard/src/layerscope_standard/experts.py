@@ -29,8 +29,8 @@ _UP_TILES: Final = 2
 _UP_DEPTH: Final = 4
 """Units of k whose weights a warp has in flight."""
 
-_DOWN_DEPTH: Final = 6
-"""The same of `down` in bfloat16, where it takes an expert at a time."""
+_DOWN_DEPTH: Final = {"bf16": 6, "fp8": 3}
+"""The same of `down`, where it takes an expert at a time."""
 
 _MOST_STREAMED_UNITS: Final = 4
 """In bfloat16, of an expert: with more, one at a time is faster."""
@@ -162,7 +162,9 @@ class Experts:
         parts = choice.option("parts", down_parts(self.most_experts, units))
         streamed = isinstance(weight, BlockScaled) or units <= _MOST_STREAMED_UNITS
         runs_on = choice.option("runs_on", int(streamed))
-        depth = stream_depth(-(-units // parts)) if runs_on else _DOWN_DEPTH
+        depth = (
+            stream_depth(-(-units // parts)) if runs_on else _DOWN_DEPTH[suffix(weight)]
+        )
         pairs = rows * self.top_k
         floats = parts * pairs * _ROW_STRIDE + pairs
         return self.workshop.operation(
@@ -209,11 +211,18 @@ class Experts:
 
 
 def make_experts(problem: Problem, workshop: Workshop) -> Experts:
-    """Plan the region for `problem`, and make its memory."""
+    """Plan the region for `problem`, and make its memory.
+
+    Raises:
+        ValueError: it has more pairs of a row and an expert than limits.py allows.
+    """
     spec = problem.spec
     if not spec.model.experts:
         return _make_dense(problem, workshop)
     top_k, rows = spec.model.experts_per_token, spec.rows
+    if rows * top_k > 32 * DOWN_WARPS:
+        msg = f"{rows} rows of {top_k} experts are more pairs than `down` has threads"
+        raise ValueError(msg)
     most = min(spec.model.experts, rows * top_k)
     router = plain(problem.weights[0]["router"])
     ids = tuple(

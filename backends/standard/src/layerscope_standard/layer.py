@@ -82,7 +82,7 @@ class BuiltLayer:
 
     @property
     def device_bytes(self) -> int:
-        """Of scratch and tables."""
+        """Of scratch, tables, and weights that were packed for it."""
         return self.workshop.device_bytes
 
     def plan(self, shape: StepShape) -> LayerStep | None:

@@ -16,15 +16,23 @@ _HALVES: Final = ((0, 0), (1, 8))
 _SIGN, _FIELDS, _HIGH_FIELDS, _LOW_FIELDS = 0x80, 0x7F, 0x70, 0x0F
 
 _made: Final = WeakTensorKeyDictionary()
-"""Packed weights by their values, for as long as those are there."""
+"""Packed weights by their values, for as long as those are there, with the version of
+the values that they are of."""
 
 
-def packed_once(values: Tensor) -> Tensor:
-    """What `packed` gives, the same tensor for as long as `values` is there."""
-    found: Tensor | None = _made.get(values)
-    if found is None:
-        found = _made[values] = packed(values)
-    return found
+def packed_once(values: Tensor) -> tuple[Tensor, bool]:
+    """What `packed` gives, and whether it was made for this call.
+
+    The same tensor for as long as `values` is there and is not written to. Weights do
+    not change while something that was built with them runs.
+    """
+    version = values._version  # noqa: SLF001 (of writes in place; torch has no other)
+    found: tuple[int, Tensor] | None = _made.get(values)
+    if found is not None and found[0] == version:
+        return found[1], False
+    made = packed(values)
+    _made[values] = version, made
+    return made, True
 
 
 def packed(values: Tensor) -> Tensor:

@@ -51,13 +51,14 @@ class Workshop:
     def operand(self, weight: Tensor | BlockScaled) -> tuple[Tensor, Tensor | None]:
         """The values of `weight` as this package's kernels take them, and its scales.
 
-        fp8 values are packed; see `packing`.
+        fp8 values are packed, once for all that is built with them; see `packing`. The
+        memory counts where it was made.
         """
         values, scales = stored(weight)
         if scales is None:
             return values, None
-        made = packed_once(values)
-        if all(made is not each for each in self.constants):
+        made, is_new = packed_once(values)
+        if is_new:
             self.constants.append(made)
         return made, scales
 

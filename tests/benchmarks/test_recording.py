@@ -1,0 +1,94 @@
+from math import inf
+from pathlib import Path
+from typing import Self
+
+import pytest
+import torch
+
+from benchmarks import record_fixtures
+from benchmarks.record_backends import cases, studies
+from benchmarks.record_fixtures import Case, arguments, record_all
+
+CASE = Case("paper", 1, 6, "bfloat16")
+
+
+def test_arguments_may_be_left_out() -> None:
+    """All names, and for as long as it takes."""
+    assert arguments(["runs"]) == (Path("runs"), "*", inf)
+    assert arguments(["runs", "*tp4*"]) == (Path("runs"), "*tp4*", inf)
+    assert arguments(["runs", "*", "90"]) == (Path("runs"), "*", 90.0)
+
+
+@pytest.mark.parametrize("given", [[], ["runs", "*", "soon"], ["a", "b", "1", "2"]])
+def test_other_arguments_are_told_what_to_type(given: list[str]) -> None:
+    """In one line."""
+    with pytest.raises(SystemExit, match=r"usage: FOLDER \[PATTERN \[SECONDS\]\]"):
+        arguments(given)
+
+
+def test_every_shape_of_the_backends_has_a_study() -> None:
+    """Ranks by rows by weights, many rows, and one case with switches and stamps."""
+    names = [name for name, _ in studies()]
+    shapes = {(case.ranks, case.rows, case.weights) for case in cases()}
+    assert len(names) == len(set(names)) == len(shapes) + 2 == 22
+    flags = dict(studies())
+    assert "--each-switch" in flags["qwen3-30b-a3b-tp8-rows6-bfloat16-each-switch"]
+    assert "--stamps" in flags["qwen3-30b-a3b-tp8-rows6-bfloat16-stamps"]
+    with_drafts = {name for name, given in flags.items() if "--no-draft" not in given}
+    assert with_drafts == {
+        name for name in names if name.endswith(("rows6-bfloat16", "rows6-float8_e4m3"))
+    }
+
+
+class Now:
+    """A pool that works at once."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, _: object, given: list[Case]) -> list[str]:
+        """Say what would be compiled."""
+        return [f"compile {case.name}" for case in given]
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Names of what is recorded, on two GPUs that are not there."""
+    found: list[str] = []
+
+    def record(path: Path, *_: object) -> str:
+        found.append(path.name)
+        return f"{path.name}: recorded"
+
+    monkeypatch.setattr(record_fixtures, "ProcessPoolExecutor", Now)
+    monkeypatch.setattr(record_fixtures, "record", record)
+    monkeypatch.setattr(record_fixtures, "cache_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in record_fixtures.UNTUNED:
+        monkeypatch.setenv(name, "")
+    return found
+
+
+def test_a_study_with_more_to_its_name_is_compiled_ahead(
+    begun: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that of the case whose name it begins with."""
+    names = (CASE.name, f"{CASE.name}-stamps", "other")
+    several: list[tuple[str, list[str]]] = [(name, []) for name in names]
+    record_all(tmp_path, "*-stamps", several, [CASE])
+    assert begun == [f"{CASE.name}-stamps"]
+    assert f"compile {CASE.name}" in capsys.readouterr().out
+
+
+def test_none_is_begun_after_its_time(
+    begun: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is named, so that nobody takes it for recorded."""
+    record_all(tmp_path, "*", [("a", []), ("b", [])], [], seconds=-1.0)
+    assert begun == []
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["a: left for another time", "b: left for another time"]
