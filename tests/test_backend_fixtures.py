@@ -1,65 +1,191 @@
 """The recorded studies of two fused backends: what every one of them must show."""
 
+from functools import cache
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from layerscope.analyze.causes import Cause
-from layerscope.analyze.ledger import ledger
-from layerscope.report.measures import measures
+from layerscope.analyze.stamps import stamped_kernels
+from layerscope.analyze.verdicts import Verdict
+from layerscope.report.fallbacks import ran_nothing
+from layerscope.report.measures import Measures, measures
 from layerscope.run import Run, load
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "backends"
-LAYERS = (
-    "qwen3-30b-a3b-tp4-rows6-bfloat16",
-    "qwen3-30b-a3b-tp8-rows6-bfloat16",
-    "qwen3-30b-a3b-tp4-rows6-float8_e4m3",
-)
-EACH_SWITCH = "qwen3-30b-a3b-tp8-rows6-bfloat16-each-switch"
+CHAINS = ("standard", "standard:pdl=off", "nvidia_mega")
+ALL = (*CHAINS, "torch_compile")
+STUDIES = {
+    "tp1-rows6-bfloat16": ALL,
+    "tp1-rows8-bfloat16": ALL,
+    "tp1-rows1-float8_e4m3": ALL,
+    "tp1-rows6-float8_e4m3": CHAINS,
+    "tp1-rows8-float8_e4m3": ALL,
+    "tp4-rows6-bfloat16": ALL,
+    "tp4-rows8-bfloat16": ALL,
+    "tp4-rows6-float8_e4m3": ALL,
+    "tp4-rows8-float8_e4m3": ALL,
+    "tp8-rows1-bfloat16": CHAINS,
+    "tp8-rows6-bfloat16": ALL,
+    "tp8-rows8-bfloat16": ALL,
+    "tp8-rows6-float8_e4m3": ALL,
+    "tp8-rows8-float8_e4m3": ALL,
+}
+"""Their arms, by what follows the model's name; of layers that the backends run."""
+
+MANY_ROWS = "tp4-rows64-bfloat16"
+APART = ("standard", "nvidia_mega")
+EACH_SWITCH = "tp8-rows6-bfloat16-each-switch"
+STAMPS = "tp8-rows6-bfloat16-stamps"
+LIMITED = {
+    *("tp1-rows6-bfloat16", "tp4-rows6-bfloat16", "tp4-rows6-float8_e4m3"),
+    *("tp4-rows8-bfloat16", "tp8-rows6-bfloat16", "tp8-rows8-bfloat16"),
+}
+"""Studies whose time sufficed for limits."""
+
+DRAFTS = {
+    "tp1-rows6-bfloat16": 1.1,
+    "tp4-rows6-bfloat16": 1.7,
+    "tp4-rows6-float8_e4m3": 1.7,
+    "tp8-rows6-bfloat16": 1.7,
+    "tp8-rows6-float8_e4m3": 1.7,
+}
+"""How many times as fast one launch is, at least."""
 
 
-@pytest.fixture(scope="module", params=LAYERS)
-def run(request: pytest.FixtureRequest) -> Run:
-    name: str = request.param
-    return load(FOLDER / name)
+@cache
+def recorded(name: str) -> Run:
+    """A run by what follows the model's name."""
+    return load(FOLDER / f"qwen3-30b-a3b-{name}")
+
+
+@cache
+def told(name: str) -> Measures:
+    """What is reported of it."""
+    return measures(recorded(name))
 
 
 @pytest.fixture(scope="module")
 def apart() -> Run:
-    return load(FOLDER / EACH_SWITCH)
+    return recorded(EACH_SWITCH)
 
 
-def test_every_arm_is_in_one_complete_study(run: Run) -> None:
+@pytest.fixture(scope="module")
+def stamped() -> Run:
+    return recorded(STAMPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "arms"),
+    [*STUDIES.items(), (MANY_ROWS, ALL), (EACH_SWITCH, APART), (STAMPS, APART)],
+)
+def test_every_arm_is_in_one_complete_study(name: str, arms: tuple[str, ...]) -> None:
     """The strong chain first, for the others are compared with it."""
-    header = run.header
+    header = recorded(name).header
     assert header.status == "complete"
-    assert [arm.name for arm in header.study.arms] == [
-        "standard",
-        "standard:pdl=off",
-        "torch_compile",
-        "nvidia_mega",
-    ]
+    assert tuple(arm.name for arm in header.study.arms) == arms
     assert header.environment.device.name == "NVIDIA H200"
 
 
-def test_the_ledger_closes(run: Run) -> None:
-    """The residual is below 3 % of the layer, and overlap is a cause of the change."""
-    found = ledger(run, "standard", "nvidia_mega")
-    assert not found.unknown
+def test_limits_were_measured_where_time_was_left() -> None:
+    """Bounds of the standard chain are there, or a warning that they are not."""
+    for name in (*STUDIES, MANY_ROWS):
+        header = recorded(name).header
+        warned = "limits were not measured: the time budget had ended"
+        assert bool(header.bounds) == (name in LIMITED)
+        assert (warned in header.warnings) == (name not in LIMITED)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_ledger_closes(name: str) -> None:
+    """The residual is below 3 % of the layer; overlap and merging are causes."""
+    found = told(name).ledgers["nvidia_mega"]
+    assert (found.base, found.unknown) == ("standard", "")
     assert abs(found.residual.value) < 0.03 * found.base_ns
     changes = {line.cause: line.change for line in found.lines}
     assert changes[Cause.OVERLAP].high < 0
     assert changes[Cause.MERGED].high < 0
 
 
-def test_the_draft_is_read_once(run: Run) -> None:
-    """In one launch that moves little more than it must, and is 1.7 times as fast."""
-    assert run.draft is not None
-    measured = measures(run.draft)
-    assert measured.kernels["nvidia_mega"] == 1
-    assert measured.kernels["standard"] == 5
-    times = measured.anchors
-    assert times["standard"].low > 1.7 * times["nvidia_mega"].high
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_layer_of_up_to_eight_rows_is_faster(name: str) -> None:
+    """Each arm ran all regions itself, in fewer kernels than the strong chain."""
+    found = told(name)
+    assert not ran_nothing(recorded(name).header)
+    assert found.comparisons["nvidia_mega"].verdict is Verdict.FASTER
+    assert found.comparisons["standard:pdl=off"].verdict is Verdict.SLOWER
+    assert found.kernels["nvidia_mega"] < found.kernels["standard"] == 12
+
+
+@pytest.mark.parametrize(("name", "times"), DRAFTS.items())
+def test_the_draft_is_read_once(name: str, times: float) -> None:
+    """In one launch, which is that many times as fast as a launch a token."""
+    draft = recorded(name).draft
+    assert draft is not None
+    found = measures(draft)
+    assert (found.kernels["nvidia_mega"], found.kernels["standard"]) == (1, 5)
+    anchors = found.anchors
+    assert anchors["standard"].low > times * anchors["nvidia_mega"].high
+
+
+def test_beyond_eight_rows_everything_falls_back() -> None:
+    """All regions of both backends ran on the reference, so they do not differ."""
+    run, found = recorded(MANY_ROWS), told(MANY_ROWS)
+    regions = ("attention", "o_proj_all_reduce", "moe")
+    assert {
+        (each.arm, each.region, each.backend)
+        for each in run.header.decisions
+        if each.reason
+    } == {(arm, region, "reference") for arm in CHAINS for region in regions}
+    assert set(ran_nothing(run.header)) == {*CHAINS, "standard (A/A)"}
+    verdicts = {arm: each.verdict for arm, each in found.comparisons.items()}
+    assert verdicts == {
+        "standard:pdl=off": Verdict.NO_DIFFERENCE,
+        "nvidia_mega": Verdict.NO_DIFFERENCE,
+        "torch_compile": Verdict.FASTER,
+        "standard (A/A)": Verdict.NO_DIFFERENCE,
+    }
+
+
+@pytest.mark.parametrize("arm", APART)
+def test_every_kernel_has_stamps(stamped: Run, arm: str) -> None:
+    """In each of eight readings, as many roles as the arm has kernels, in one order."""
+    found = told(STAMPS)
+    (one,) = (each for each in found.stamped if each.arm == arm)
+    assert one.readings == 8
+    assert one.kernels.height == found.kernels[arm]
+    stamps = stamped.stamps.filter(pl.col("arm") == f"{arm} (stamps)")
+    for _, reading in stamps.group_by("reading"):
+        assert set(reading["role"]) == set(one.kernels["role"])
+    kernels = stamped_kernels(stamps)
+    orders = kernels.group_by("reading").agg(pl.col("role"))["role"].to_list()
+    assert orders == [one.kernels["role"].to_list()] * 8
+
+
+def test_hand_over_and_work_add_up_to_the_stamped_pass(stamped: Run) -> None:
+    """From the first end of a wait to the last end of all, in whole ns."""
+    keys = ["arm", "reading"]
+    kernels = stamped_kernels(stamped.stamps)
+    sums = kernels.group_by(keys).agg(sum_ns=pl.sum("handover_ns") + pl.sum("work_ns"))
+    worked = stamped.stamps.filter(pl.col("ended_ns").is_not_null())
+    waited = pl.col("waited_ns").fill_null(pl.col("begun_ns"))
+    passes = worked.group_by(keys).agg(pass_ns=pl.max("ended_ns") - waited.min())
+    both = sums.join(passes, on=keys, how="full", validate="1:1")
+    assert both.height == 2 * 8
+    assert both.filter(pl.col("sum_ns").ne_missing(pl.col("pass_ns"))).is_empty()
+
+
+def test_stamps_show_that_kernels_start_before_those_ahead_end() -> None:
+    """All of `nvidia_mega` but the first begin early; of `standard` none does."""
+    early = {
+        one.arm: one.kernels["early_ns"].drop_nulls().to_list()
+        for one in told(STAMPS).stamped
+    }
+    assert len(early["nvidia_mega"]) == 8
+    assert min(early["nvidia_mega"]) > 0
+    assert len(early["standard"]) == 11
+    assert max(early["standard"]) < 0
 
 
 def test_roles_are_held_against_cold_reads(apart: Run) -> None:
