@@ -83,7 +83,8 @@ def causes(ledger: Ledger | None) -> list[str]:
     overlap, fusion, residual = (
         format_number(ns / NS_PER_US, 1, signed=True) for ns in signed_ns
     )
-    half = format_number((left.high - left.low) / 2 / NS_PER_US, 1)
+    half_ns = max(left.high - left.value, left.value - left.low)
+    half = format_number(half_ns / NS_PER_US, 1)
     return [overlap, fusion, f"{residual} ± {half}"]
 
 
@@ -177,4 +178,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():  # noqa: PLR2004
+        sys.exit("usage: python -m benchmarks.backends_table FOLDER, which holds runs")
     main(Path(sys.argv[1]))

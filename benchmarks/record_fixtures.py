@@ -143,7 +143,13 @@ def record_all(
         studies: name and command line of each.
         cases: those that are compiled ahead.
         seconds: after which none is begun.
+
+    Raises:
+        SystemExit: there is no GPU.
     """
+    count = torch.cuda.device_count()
+    if not count:
+        sys.exit("no NVIDIA GPU is visible; run it where there is one")
     until_s = time.monotonic() + seconds
     os.environ |= UNTUNED
     wanted = [
@@ -161,7 +167,6 @@ def record_all(
     for tuned in Path(cache_dir()).rglob("*.best_config"):
         tuned.unlink()
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
     gpus: SimpleQueue[str] = SimpleQueue()
     for gpu in hidden.split(",") if hidden else map(str, range(count)):
         gpus.put(gpu)
@@ -203,7 +208,8 @@ def arguments(given: list[str]) -> tuple[Path, str, float]:
     Raises:
         SystemExit: there is no folder, or seconds are no number; with what to type.
     """
-    if not 1 <= len(given) <= len(ARGUMENTS.split()):
+    is_asking = any(each.startswith("-") for each in given[:2])
+    if is_asking or not 1 <= len(given) <= len(ARGUMENTS.split()):
         sys.exit(f"usage: {ARGUMENTS}")
     folder, pattern, seconds = [*given, *("*", "inf")[max(0, len(given) - 1) :]]
     try:

@@ -19,7 +19,10 @@ def test_arguments_may_be_left_out() -> None:
     assert arguments(["runs", "*", "90"]) == (Path("runs"), "*", 90.0)
 
 
-@pytest.mark.parametrize("given", [[], ["runs", "*", "soon"], ["a", "b", "1", "2"]])
+@pytest.mark.parametrize(
+    "given",
+    [[], ["--help"], ["runs", "-h"], ["runs", "*", "soon"], ["a", "b", "1", "2"]],
+)
 def test_other_arguments_are_told_what_to_type(given: list[str]) -> None:
     """In one line."""
     with pytest.raises(SystemExit, match=r"usage: FOLDER \[PATTERN \[SECONDS\]\]"):
@@ -82,6 +85,16 @@ def test_a_study_with_more_to_its_name_is_compiled_ahead(
     record_all(tmp_path, "*-stamps", several, [CASE])
     assert begun == [f"{CASE.name}-stamps"]
     assert f"compile {CASE.name}" in capsys.readouterr().out
+
+
+def test_without_a_gpu_nothing_is_begun(
+    begun: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what it takes."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(SystemExit, match="no NVIDIA GPU is visible; run it where"):
+        record_all(tmp_path, "*", [("a", [])], [])
+    assert begun == []
 
 
 def test_none_is_begun_after_its_time(
