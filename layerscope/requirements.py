@@ -27,7 +27,7 @@ class Requires:
 
     def refusals(self, spec: LayerSpec, device: DeviceFacts) -> list[str]:
         """Every requirement that `spec` or `device` does not meet."""
-        reasons = []
+        reasons: list[str] = []
         for what, value, allowed in (
             ("device", device.type, self.device_types),
             ("architecture", device.architecture, self.architectures),
@@ -36,6 +36,8 @@ class Requires:
             ("tensor-parallel size", spec.tp, self.tp_sizes),
             ("step", spec.kind, self.step_kinds),
         ):
+            if what == "architecture" and reasons:
+                continue  # of another type of device, it says nothing
             if allowed and value not in allowed:
                 names = ", ".join(str(item) for item in allowed)
                 has = f"not {value}" if value else "and this device has none"

@@ -60,8 +60,7 @@ def test_requirements_that_are_met_refuse_nothing() -> None:
 def test_all_reasons_against_a_layer_come_at_once() -> None:
     """Whoever fixes one reason does not meet the next only then."""
     requires = Requires(
-        device_types=("hip",),
-        architectures=("gfx942", "gfx950"),
+        architectures=("sm_100", "sm_103"),
         dtypes=(DType.FLOAT32,),
         weight_dtypes=(DType.FLOAT8_E4M3,),
         tp_sizes=(2, 4),
@@ -71,13 +70,18 @@ def test_all_reasons_against_a_layer_come_at_once() -> None:
     spec = msgspec.structs.replace(SPEC, model=model)
     assert backend(requires).refusals(spec, DEVICE) == [
         "covers qwen3_moe, not llama",
-        "needs device hip, not cuda",
-        "needs architecture gfx942, gfx950, not sm_90",
+        "needs architecture sm_100, sm_103, not sm_90",
         "needs dtype float32, not bfloat16",
         "needs weight dtype float8_e4m3, not bfloat16",
         "needs tensor-parallel size 2, 4, not 1",
         "runs at most 7 rows, not 8",
     ]
+
+
+def test_another_type_of_device_has_no_architecture_to_be_told() -> None:
+    """What is said of it follows from its type."""
+    requires = Requires(device_types=("hip",), architectures=("gfx942", "gfx950"))
+    assert backend(requires).refusals(SPEC, DEVICE) == ["needs device hip, not cuda"]
 
 
 def test_rows_of_a_step_are_those_of_all_requests() -> None:

@@ -105,11 +105,18 @@ def _refuse(study: Study, spec: LayerSpec, device: torch.device) -> None:
         for reason in reasons(backends[arm.name], arm, spec, facts, study.draft):
             refused.setdefault((arm.backend, reason), []).append(arm.name)
     counts = Counter(arm.backend for arm in arms)
-    found = devices.refusals(device) + [
+    told: dict[str, list[str]] = {}
+    for (name, reason), names in refused.items():
         # Once where it is said of all arms of a backend, which may be many.
-        f"{name if len(names) == counts[name] else ', '.join(names)} {reason}"
-        for (name, reason), names in refused.items()
+        told.setdefault(reason, []).extend(
+            [name] if len(names) == counts[name] else names
+        )
+    found = devices.refusals(device) + [
+        f"{', '.join(names)}{':' if len(names) > 1 else ''} {reason}"
+        for reason, names in told.items()
     ]
+    if told:
+        found.append("see what fits here: layerscope backends")
     if found:
         raise MeasurementError("; ".join(found))
 

@@ -122,7 +122,7 @@ def test_what_is_idle_in_the_draft_is_asked_before_the_layer_is_measured(
         profile(study, options)
     assert str(raised.value) == (
         "fused cannot be checked (idle_in_draft answered None: it must map switches to "
-        "reasons); tell its author"
+        "reasons); tell its author; see what fits here: layerscope backends"
     )
     assert not options.output.exists()
     profile(msgspec.structs.replace(study, draft=None), options)

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from layerscope.errors import (
 from layerscope.graphs import memory
 from layerscope.graphs.eager import EagerPlayer
 from layerscope.layers.problem import estimate_bytes
+from layerscope.layers.reference import BACKEND
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope.plugin import Numerics, Requires, Switch
 from layerscope.run import Run, load
@@ -218,9 +220,30 @@ def test_every_reason_against_a_study_comes_at_once_and_makes_no_folder(
     with pytest.raises(MeasurementError) as raised:
         profile(msgspec.structs.replace(study, arms=arms), options)
     assert str(raised.value) == (
-        "fused needs device cuda, not cpu; fused runs at most 1 rows, not 6"
+        "fused needs device cuda, not cpu; fused runs at most 1 rows, not 6; see what "
+        "fits here: layerscope backends"
     )
     assert not options.output.exists()
+
+
+def test_a_reason_against_several_backends_is_told_once(
+    study: Study, options: RunnerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all of them; what is said of one of them stays its own."""
+    on_gpus = Requires(device_types=("cuda",))
+    many = dataclasses.replace(on_gpus, max_rows=1)
+    one, other = (
+        dataclasses.replace(BACKEND, name=name, requires=requires)
+        for name, requires in (("one", on_gpus), ("other", many))
+    )
+    monkeypatch.setattr(flow, "load_backend", {"one": one, "other": other}.__getitem__)
+    arms = (Arm(backend="one"), Arm(backend="other"))
+    with pytest.raises(MeasurementError) as raised:
+        profile(msgspec.structs.replace(study, arms=arms), options)
+    assert str(raised.value) == (
+        "one, other: needs device cuda, not cpu; other runs at most 1 rows, not 6; see "
+        "what fits here: layerscope backends"
+    )
 
 
 def test_every_switch_that_an_arm_does_not_have_is_the_users_error(

@@ -71,7 +71,6 @@ def test_all_reasons_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = DeviceFacts(type="cpu", name="a CPU")
     assert BACKEND.refusals(spec, cpu) == [
         "needs device cuda, not cpu",
-        "needs architecture sm_90, sm_100, sm_103, sm_120, and this device has none",
         "needs dtype bfloat16, not float32",
         RANKS,
         "needs cuda-bindings: pip install 'layerscope[cuda]'",
