@@ -8,7 +8,6 @@ bounds of the standard chain in µs, each with how many times it `standard` and
 that tell switches apart, or have stamps, are left out.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import nan
@@ -17,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from benchmarks.fixtures_table import change, kernels, lines, time, work
+from benchmarks.fixtures_table import change, folder_of_runs, kernels, lines, time, work
 from layerscope.analyze.causes import Cause, Ledger
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
@@ -178,6 +177,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():  # noqa: PLR2004
-        sys.exit("usage: python -m benchmarks.backends_table FOLDER, which holds runs")
-    main(Path(sys.argv[1]))
+    main(folder_of_runs(__doc__))

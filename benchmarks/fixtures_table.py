@@ -5,7 +5,7 @@ of their 95 % intervals; changes are against the first arm of a run. A model is 
 where its rows begin.
 """
 
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -112,5 +112,24 @@ def main(folder: Path) -> None:
         print(line)
 
 
+def folder_of_runs(what: str | None) -> Path:
+    """The one argument on the command line.
+
+    Args:
+        what: the command does.
+
+    Raises:
+        SystemExit: it is no folder that holds runs; or help was asked for.
+    """
+    parser = ArgumentParser(
+        description=what, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="holds runs")
+    folder: Path = parser.parse_args().folder
+    if not any(folder.glob("*/run.json")):
+        parser.error(f"{folder} holds no runs")
+    return folder
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(folder_of_runs(__doc__))

@@ -6,12 +6,15 @@ measured on an H200 (driver 580.159, CUDA 13.0): six rows, 8,192 tokens of conte
 distinct experts, slices as one rank of so many has them.
 """
 
+import sys
 import time
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Final
 
 import torch
 
+from layerscope.errors import LayerscopeError
 from layerscope.graphs.device import resolve
 from layerscope.graphs.skeleton import Variant, standard_chain
 from layerscope.layers.presets import preset
@@ -99,4 +102,10 @@ def beside(found_us: float, first_us: float | None) -> tuple[str, list[float]]:
 
 
 if __name__ == "__main__":
-    main()
+    ArgumentParser(
+        description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    ).parse_args()
+    try:
+        main()
+    except LayerscopeError as error:
+        sys.exit(str(error))

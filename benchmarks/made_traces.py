@@ -12,7 +12,7 @@ with a little scatter that a seed fixes. The device's name says that there was n
 import gzip
 import json
 import random
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -246,9 +246,8 @@ def files() -> Iterator[tuple[str, bytes]]:
         yield f"made-{kind}.json.gz", gzip.compress(text.encode(), mtime=0)
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     """Write all of them."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files():
         (folder / name).write_bytes(content)
@@ -256,4 +255,15 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = ArgumentParser(
+        description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=FOLDER,
+        metavar="FOLDER",
+        help="for them",
+    )
+    main(parser.parse_args().folder)

@@ -97,4 +97,4 @@ def main(folder: Path, pattern: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(*arguments(sys.argv[1:]))
+    main(*arguments(sys.argv[1:], __doc__))

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -56,7 +57,6 @@ WHOLE = ("qwen3-30b-a3b-tp1-rows6-bfloat16", "qwen3-30b-a3b-tp4-rows6-bfloat16")
 
 SHORT = ["--captures", "5", "--samples", "250", "--time-budget", "20"]
 SHORT += ["--no-experiments"]
-ARGUMENTS = "FOLDER [PATTERN [SECONDS]]"
 FOREIGN = Path(__file__).resolve().parent / "foreign_pair.py"
 COMPILERS = max(1, min(16, (os.cpu_count() or 1) // 2))
 UNTUNED = {"TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE": "0"}
@@ -202,20 +202,33 @@ def record(path: Path, flags: list[str], gpu: str) -> str:
     return line if run.draft is None else f"{line}\n  draft: {summary(run.draft)}"
 
 
-def arguments(given: list[str]) -> tuple[Path, str, float]:
+def arguments(given: list[str], what: str | None) -> tuple[Path, str, float]:
     """Folder, pattern of names and seconds, from the command line.
 
+    Args:
+        given: on it.
+        what: the command does.
+
     Raises:
-        SystemExit: there is no folder, or seconds are no number; with what to type.
+        SystemExit: the arguments are others, with what to type; or help was asked for.
     """
-    is_asking = any(each.startswith("-") for each in given[:2])
-    if is_asking or not 1 <= len(given) <= len(ARGUMENTS.split()):
-        sys.exit(f"usage: {ARGUMENTS}")
-    folder, pattern, seconds = [*given, *("*", "inf")[max(0, len(given) - 1) :]]
-    try:
-        return Path(folder), pattern, float(seconds)
-    except ValueError:
-        sys.exit(f"usage: {ARGUMENTS}; {seconds} are no seconds")
+    parser = ArgumentParser(
+        description=what, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the runs")
+    parser.add_argument(
+        "pattern", nargs="?", default="*", metavar="PATTERN", help="of their names"
+    )
+    parser.add_argument(
+        "seconds",
+        nargs="?",
+        default=inf,
+        type=float,
+        metavar="SECONDS",
+        help="after which none is begun",
+    )
+    flags = parser.parse_args(given)
+    return flags.folder, flags.pattern, flags.seconds
 
 
 def is_whole(path: Path) -> bool:
@@ -245,5 +258,5 @@ def summary(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    FOLDER, PATTERN, SECONDS = arguments(sys.argv[1:])
+    FOLDER, PATTERN, SECONDS = arguments(sys.argv[1:], __doc__)
     record_all(FOLDER, PATTERN, commands(), CASES, SECONDS)

@@ -12,6 +12,8 @@ cache holds.
 
 import ctypes
 import random
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from statistics import quantiles
 from typing import Any, Final, TypeAlias
@@ -19,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from cuda.bindings import driver
 
+from layerscope.errors import LayerscopeError
 from layerscope.experiment import SERIAL
 from layerscope.graphs.cuda import GraphPlayer, GraphReplay
 from layerscope.graphs.device import resolve
@@ -199,5 +202,11 @@ def measured(
 
 
 if __name__ == "__main__":
-    with torch.no_grad():
-        main()
+    ArgumentParser(
+        description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    ).parse_args()
+    try:
+        with torch.no_grad():
+            main()
+    except LayerscopeError as error:
+        sys.exit(str(error))

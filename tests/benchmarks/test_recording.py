@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from math import inf
 from pathlib import Path
 from typing import Self
@@ -14,19 +17,48 @@ CASE = Case("paper", 1, 6, "bfloat16")
 
 def test_arguments_may_be_left_out() -> None:
     """All names, and for as long as it takes."""
-    assert arguments(["runs"]) == (Path("runs"), "*", inf)
-    assert arguments(["runs", "*tp4*"]) == (Path("runs"), "*tp4*", inf)
-    assert arguments(["runs", "*", "90"]) == (Path("runs"), "*", 90.0)
+    assert arguments(["runs"], "") == (Path("runs"), "*", inf)
+    assert arguments(["runs", "*tp4*"], "") == (Path("runs"), "*tp4*", inf)
+    assert arguments(["runs", "*", "90"], "") == (Path("runs"), "*", 90.0)
+
+
+@pytest.mark.parametrize("given", [[], ["runs", "*", "soon"], ["a", "b", "1", "2"]])
+def test_other_arguments_are_told_what_to_type(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing is begun."""
+    with pytest.raises(SystemExit) as raised:
+        arguments(given, "")
+    assert raised.value.code == 2
+    assert "[-h] FOLDER [PATTERN] [SECONDS]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "given",
-    [[], ["--help"], ["runs", "-h"], ["runs", "*", "soon"], ["a", "b", "1", "2"]],
+    "script",
+    [
+        *("benchmarks/backends_table.py", "benchmarks/fixtures_table.py"),
+        *("benchmarks/limits_table.py", "benchmarks/made_traces.py"),
+        *("benchmarks/record_backends.py", "benchmarks/record_fixtures.py"),
+        *("benchmarks/serial_twins.py", "backends/nvidia_mega/benchmarks/draft.py"),
+    ],
 )
-def test_other_arguments_are_told_what_to_type(given: list[str]) -> None:
-    """In one line."""
-    with pytest.raises(SystemExit, match=r"usage: FOLDER \[PATTERN \[SECONDS\]\]"):
-        arguments(given)
+def test_help_says_what_a_script_does(script: str, tmp_path: Path) -> None:
+    """And writes nothing, with or without a GPU."""
+    root, here = Path(__file__).parent.parent.parent, tmp_path / "here"
+    here.mkdir()
+    module = script.removesuffix(".py").replace("/", ".")
+    source = os.pathsep.join([str(root), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": source},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+    assert not any(here.iterdir())
 
 
 def test_every_shape_of_the_backends_has_a_study() -> None:

@@ -6,11 +6,15 @@ drafts are captured into a graph; the median of 30 launches is printed, in micro
 a draft, and whether both chose the same tokens.
 """
 
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from statistics import median
 from typing import Final
 
 import torch
 
+from layerscope.errors import LayerscopeError
+from layerscope.graphs.device import resolve
 from layerscope.layers.draft import DraftOptions, DraftProblem, make_draft
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import DType
@@ -61,6 +65,7 @@ def steps(problem: DraftProblem) -> list[DraftStep]:
 
 def main() -> None:
     """Time every draft."""
+    resolve("cuda")
     for weights in (DType.BFLOAT16, DType.FLOAT8_E4M3):
         for ranks in RANKS:
             spec = DraftSpec(
@@ -84,4 +89,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ArgumentParser(
+        description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    ).parse_args()
+    try:
+        main()
+    except LayerscopeError as error:
+        sys.exit(str(error))
