@@ -54,7 +54,6 @@ WHOLE: Final = ("--captures", "5", "--samples", "250", "--time-budget", "60")
 SHORT: Final = ("--captures", "3", "--samples", "150", "--time-budget", "20")
 NO_DRAFT: Final = ("--no-draft",)
 
-
 EACH_SWITCH: Final = (
     *("--each-switch", *NO_DRAFT),
     *("--captures", "3", "--samples", "150", "--time-budget", "45"),

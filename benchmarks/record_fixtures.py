@@ -120,6 +120,16 @@ def compile_ahead(case: Case) -> str:
     return f"compiled {case.name} in {time.monotonic() - start_s:.0f} s"
 
 
+def compile_all(cases: Iterable[Case]) -> None:
+    """Compile ahead, by several processes, and forget what inductor tuned meanwhile."""
+    context = get_context("spawn")
+    with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
+        for line in pool.map(compile_ahead, cases):
+            print(line, flush=True)
+    for tuned in Path(cache_dir()).rglob("*.best_config"):
+        tuned.unlink()
+
+
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Name and command line of every study."""
     for case in CASES:
@@ -160,12 +170,7 @@ def record_all(
     compiled = [
         case for case in cases if any(name.startswith(case.name) for name, _ in wanted)
     ]
-    context = get_context("spawn")
-    with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
-        for line in pool.map(compile_ahead, compiled):
-            print(line, flush=True)
-    for tuned in Path(cache_dir()).rglob("*.best_config"):
-        tuned.unlink()
+    compile_all(compiled)
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus: SimpleQueue[str] = SimpleQueue()
     for gpu in hidden.split(",") if hidden else map(str, range(count)):

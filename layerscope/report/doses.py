@@ -1,8 +1,12 @@
 """What the dose test of a switch says, in a sentence."""
 
+from typing import Final
+
 from layerscope.analyze.doses import DoseTest, Rise
 from layerscope.analyze.statistics import Comparison, Verdict
 from layerscope.units import format_ns
+
+_EITHER: Final = "it is no overlap, or the delay gives that no more room"
 
 
 def rise_text(test: DoseTest, serial: Comparison | None) -> str:
@@ -19,7 +23,8 @@ def rise_text(test: DoseTest, serial: Comparison | None) -> str:
     if test.rise is Rise.NONE:
         return (
             f"the saving of {start} does not rise up to a delay of "
-            f"{format_ns(longest.delay_ns)} ({test.reason}); {_twins(serial)}"
+            f"{format_ns(longest.delay_ns)} ({test.reason}); "
+            f"{_twins(serial, first.saving_ns.low)}"
         )
     if test.rise is Rise.UNKNOWN:
         return f"unknown whether the saving rises: {test.reason}"
@@ -30,15 +35,18 @@ def rise_text(test: DoseTest, serial: Comparison | None) -> str:
     return f"the saving rises from {start} to {end}, and still rises at {at}"
 
 
-def _twins(serial: Comparison | None) -> str:
-    """What the twins say of a saving that does not rise.
+def _twins(serial: Comparison | None, least_ns: float) -> str:
+    """What the twins say of a saving of at least `least_ns` that does not rise.
 
     It may be no overlap, or overlap that a delay gives no more room: early work that is
     done in time without one, or a delay that is hidden itself.
     """
     if serial is None or serial.verdict is Verdict.UNKNOWN:
-        return "it is no overlap, or the delay gives that no more room"
+        return _EITHER
     if serial.verdict is Verdict.NO_DIFFERENCE:
+        left_ns = max(0.0, -serial.difference.low)  # the most that the twins may save
+        if left_ns >= least_ns:
+            return _EITHER
         return (
             "without programmatic edges there is no difference, so it is overlap, to "
             "which the delay gives no more room"

@@ -162,6 +162,7 @@ def test_a_saving_that_does_not_rise_is_held_against_the_twins() -> None:
     difference = replace(stays.difference, value=2_000.0)
     costs = replace(stays, verdict=Verdict.SLOWER, difference=difference)
     unknown = replace(stays, verdict=Verdict.UNKNOWN)
+    wide = replace(gone, difference=replace(gone.difference, low=-3_000.0))
     reason = "within the noise floor"
     start = (
         "the saving of +3.000 µs does not rise up to a delay of 10.00 µs (within the "
@@ -169,12 +170,14 @@ def test_a_saving_that_does_not_rise_is_held_against_the_twins() -> None:
     )
     either = "it is no overlap, or the delay gives that no more room"
     assert [
-        without_rise(serial, reason) for serial in (gone, stays, costs, unknown, None)
+        without_rise(serial, reason, low_ns=2_900.0)
+        for serial in (gone, stays, costs, wide, unknown, None)
     ] == [
         start + "without programmatic edges there is no difference, so it is overlap, "
         "to which the delay gives no more room",
         start + "without programmatic edges it saves 1.000 µs: so much is no overlap",
         start + "without programmatic edges it costs 2.000 µs: overlap is more than it",
+        start + either,
         start + either,
         start + either,
     ]
