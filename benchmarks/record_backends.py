@@ -51,7 +51,7 @@ APART: Final = shape(8, 6, "bfloat16")
 """That whose switches are told apart, and whose blocks are stamped."""
 
 WHOLE: Final = ("--captures", "5", "--samples", "250", "--time-budget", "60")
-SHORT: Final = ("--captures", "3", "--samples", "150", "--time-budget", "20")
+SHORT: Final = ("--captures", "3", "--samples", "150", "--time-budget", "26")
 NO_DRAFT: Final = ("--no-draft",)
 
 EACH_SWITCH: Final = (

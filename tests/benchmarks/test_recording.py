@@ -3,7 +3,7 @@ import subprocess
 import sys
 from math import inf
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import pytest
 import torch
@@ -33,13 +33,18 @@ def test_other_arguments_are_told_what_to_type(
     assert "[-h] FOLDER [PATTERN] [SECONDS]" in capsys.readouterr().err
 
 
+OF_MEGA: Final = ("draft", "replay_speeds")
+
+
 @pytest.mark.parametrize(
     "script",
     [
         *("benchmarks/backends_table.py", "benchmarks/fixtures_table.py"),
         *("benchmarks/limits_table.py", "benchmarks/made_traces.py"),
         *("benchmarks/record_backends.py", "benchmarks/record_fixtures.py"),
-        *("benchmarks/serial_twins.py", "backends/nvidia_mega/benchmarks/draft.py"),
+        "benchmarks/serial_twins.py",
+        *(f"backends/nvidia_mega/benchmarks/{name}.py" for name in OF_MEGA),
+        "backends/standard/benchmarks/selection.py",
     ],
 )
 def test_help_says_what_a_script_does(script: str, tmp_path: Path) -> None:

@@ -7,24 +7,12 @@ import torch
 from torch import Tensor
 
 from backends.standard.tests.bench import Bench, poison
+from backends.standard.tests.checks import REJECT, adversarial
 from layerscope.layers.spec import LayerSpec
 from layerscope_nvidia_mega import routing
 from layerscope_nvidia_mega.switches import Macros, Mechanisms
 from layerscope_standard.experts import Experts, make_experts
 from layerscope_standard.selection import Choice
-
-REJECT = -1e4
-"""As in `layers.routing`."""
-
-
-def adversarial(rows: int, experts: int, levels: int, seed: int) -> Tensor:
-    """Logits with ties within and across lanes, both zeros, and both signs."""
-    draw = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(-levels, levels + 1, (rows, experts), generator=draw).float()
-    drawn[:, ::3] *= -1.0  # zeros become negative ones
-    drawn[0] = 0.0
-    drawn[-1] = -drawn[-1].abs() - 1.0
-    return drawn
 
 
 def check_route(bench: Bench, spec: LayerSpec, splits: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backends.standard.tests.bench import Bench, poison
+from backends.standard.tests.bench import Bench, choosing, poison
 from layerscope.layers.attention import (
     attend,
     causal_mask,
@@ -168,14 +168,8 @@ def check_attention(bench: Bench, spec: LayerSpec, scale: float = 1.0) -> None:
         assert relative_error(buffers.attn_out, want) < 4e-3
 
 
-def _experts_of(
-    bench: Bench, spec: LayerSpec, choice: Choice | None = None
-) -> tuple[Problem, Experts]:
+def _experts_of(bench: Bench, spec: LayerSpec) -> tuple[Problem, Experts]:
     problem, workshop = bench.problem(spec), bench.workshop()
-    if choice is not None:
-        selection = workshop.selection.overridden("gate_up", choice)
-        selection = selection.overridden("down", choice)
-        workshop = replace(workshop, selection=selection)
     made = chosen_experts(make_experts(problem, workshop))
     poison(workshop)
     return problem, made
@@ -186,27 +180,41 @@ def _routing_of(made: Experts) -> Routing:
     return made.routing
 
 
-def check_top_k(bench: Bench, spec: LayerSpec) -> None:
+def adversarial(rows: int, experts: int, levels: int, seed: int) -> Tensor:
+    """Logits with ties within and across lanes, both zeros, and both signs."""
+    draw = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(-levels, levels + 1, (rows, experts), generator=draw).float()
+    drawn[:, ::3] *= -1.0  # zeros become negative ones
+    drawn[0] = 0.0
+    drawn[-1] = -drawn[-1].abs() - 1.0
+    return drawn
+
+
+def check_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
     """The largest logits, ties to the lowest expert, and their weights."""
-    problem, made = _experts_of(bench, spec)
+    choice = Choice(options={"splits": splits})
+    problem, made = _experts_of(choosing(bench, {"router": choice}), spec)
     routing = _routing_of(made)
     assert problem.router_bias is not None
     draw = torch.Generator().manual_seed(11)
-    for levels in (1, 2, 3, 9):  # of logits: the fewer, the more ties
+    for seed, levels in enumerate((0, 1, 2, 9, 10**6)):  # the fewer, the more ties
         parts = torch.zeros_like(routing.router.parts)
-        logits = torch.randint(levels, tuple(parts.shape[1:]), generator=draw).float()
-        parts[0] = logits.to(bench.device)
-        parts[-1, :, 0] += 0.0 if len(parts) == 1 else 1.0
+        if levels > 9:
+            parts.copy_(torch.randn(parts.shape, generator=draw))
+        rows, experts = parts.shape[1:]
+        parts[-1] += adversarial(rows, experts, levels, seed).to(bench.device)
         routing.router.parts.copy_(parts)
-        bias = torch.where(torch.rand(logits.shape, generator=draw) < 0.2, REJECT, 0.0)
-        problem.router_bias[0].copy_(bias)
+        rejected = torch.rand((rows, experts), generator=draw) < 0.2
+        problem.router_bias[0].copy_(torch.where(rejected, REJECT, -0.0))
         made.operations(0)[1].enqueue()
         bench.wait()
-        total = (parts.sum(0) + problem.router_bias[0]).double()
-        order = total.sort(dim=-1, descending=True, stable=True)
+        total = problem.router_bias[0].clone()
+        for part in parts:
+            total += part
+        order = total.double().sort(dim=-1, descending=True, stable=True)
         want = order.indices[:, : made.top_k]
         assert torch.equal(routing.ids[0].long(), want)
-        shares = total.softmax(-1).gather(1, want)
+        shares = total.double().softmax(-1).gather(1, want)
         if spec.model.normalize_top_k:
             shares = shares / shares.sum(-1, keepdim=True)
         close(made.row_weights, shares, 1e-5, least=1e-30)
@@ -267,9 +275,9 @@ def experts_outputs(bench: Bench, spec: LayerSpec) -> list[Tensor]:
     return [each.out for each in problem.buffers]
 
 
-def check_experts(bench: Bench, spec: LayerSpec, choice: Choice | None = None) -> None:
+def check_experts(bench: Bench, spec: LayerSpec) -> None:
     """The sum over experts, or the dense MLP, from normed rows and the residual."""
-    problem, made = _experts_of(bench, spec, choice)
+    problem, made = _experts_of(bench, spec)
     for index, seed in ((0, 17), (1, 18)):
         ids = _run_experts(bench, made, index, seed)
         buffers, weights = problem.buffers[index], problem.weights[index]

@@ -38,7 +38,7 @@ USUAL: Final[dict[str, Defines]] = {
     "rope": (("HEAD_DIM", 128),),
     "attention": attention(128, 6, 8, 1),
     "combine": (("HEAD_DIM", 128),),
-    "routing": (("LANE_EXPERTS", 4), ("MOST_PAIRS", 64)),
+    "routing": (("LANE_EXPERTS", 4), ("SPLITS", 4), ("MOST_PAIRS", 64)),
     "experts": (("TILES", 1),),
     "draft": (("RANK", 256),),
 }
@@ -59,7 +59,7 @@ UNUSUAL: Final[tuple[tuple[str, Defines], ...]] = (
     ("attention", (*attention(128, 6, 8, 3), ("LOADS_EARLY", 1))),
     ("combine", (("HEAD_DIM", 64),)),
     ("combine", (("HEAD_DIM", 256),)),
-    ("routing", (("LANE_EXPERTS", 16), ("MOST_PAIRS", 256))),
+    ("routing", (("LANE_EXPERTS", 16), ("SPLITS", 7), ("MOST_PAIRS", 256))),
     ("draft", (("RANK", 64),)),
 )
 

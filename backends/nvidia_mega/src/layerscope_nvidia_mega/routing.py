@@ -47,7 +47,6 @@ def route(experts: Experts, routing: Routing, index: int) -> Operation:
                 ("SPLITS", routing.router.splits),
             ),
             PACKAGE,
-            ("choosing.cuh",),
         ),
         (1, 1, 1),
         (

@@ -25,7 +25,7 @@ ARCHITECTURES: Final = {
 
 HEADERS: Final = (
     *("primitives.cuh", "turns.cuh", "product.cuh", "table.cuh"),
-    *("attention.cuh", "rope.cuh", "keys.cuh"),
+    *("choosing.cuh", "attention.cuh", "rope.cuh", "keys.cuh"),
 )
 STAMP_HEADERS: Final = ("stamps.cuh", "global_time.cuh")
 """Included before all else where blocks note when they work."""

@@ -99,7 +99,11 @@ class Experts:
         spec = self.problem.spec
         model, pairs = spec.model, spec.rows * self.top_k
         lanes = -(-model.experts // 32)
-        defines = (("LANE_EXPERTS", lanes), ("MOST_PAIRS", MOST_ROWS * self.top_k))
+        defines = (
+            ("LANE_EXPERTS", lanes),
+            ("SPLITS", routing.router.splits),
+            ("MOST_PAIRS", MOST_ROWS * self.top_k),
+        )
         choose = self.workshop.operation(
             "top_k",
             Kernel("routing", "top_k", 32, defines),
@@ -110,7 +114,6 @@ class Experts:
                 routing.ids[index],
                 self.row_weights,
                 model.experts,
-                routing.router.splits,
                 self.top_k,
                 int(model.normalize_top_k),
             ),

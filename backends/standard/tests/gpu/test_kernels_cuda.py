@@ -95,18 +95,21 @@ def test_attention(bench: Bench, spec: LayerSpec, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "splits"),
     [
-        small(MOE),
-        small(QWEN, draft_tokens=7),
-        small(structs.replace(MOE, experts=40, normalize_top_k=False)),
+        (small(MOE), 1),
+        (small(QWEN, draft_tokens=7), 4),
+        (small(structs.replace(MOE, experts=126)), 2),
+        (small(structs.replace(MOE, experts=40, normalize_top_k=False)), 3),
+        (small(structs.replace(MOE, experts=512), draft_tokens=0), 5),
+        (small(structs.replace(MOE, experts=8, experts_per_token=8)), 1),
     ],
-    ids=["16", "128", "40"],
+    ids=["16", "128", "126", "40", "512", "all-of-8"],
 )
-def test_top_k(bench: Bench, spec: LayerSpec) -> None:
-    """Ties go to the lowest expert, whatever their number."""
-    model = structs.replace(spec.model, hidden_size=64, expert_size=16)
-    checks.check_top_k(bench, structs.replace(spec, model=model))
+def test_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
+    """Any number of experts and of parts; ties, signed zeros and rejected experts."""
+    model = structs.replace(spec.model, hidden_size=272, expert_size=16)
+    checks.check_top_k(bench, structs.replace(spec, model=model), splits)
 
 
 @pytest.mark.parametrize("experts", [16, 128], ids=str)

@@ -1,80 +1,21 @@
 // From the parts of the router's product to chosen experts, and from these to the table
 // of experts that have rows.
-#include "table.cuh"
+#include "choosing.cuh"
 
-// One warp a row. The largest of logit + bias, ties to the lowest expert; weights are
-// the softmax over all experts, divided by their sum where `normalise`.
+// One warp a row.
 extern "C" __global__ void __launch_bounds__(32) top_k(
         const float* parts, const float* bias, int* ids, float* weights, int experts,
-        int splits, int top_k, int normalise) {
-    constexpr int kOwn = LANE_EXPERTS;  // experts of a thread: lane, lane + 32, ...
+        int top_k, int normalise) {
+    __shared__ uint2 places[32];
     begin_turn();
     wait_turn();
-    const int row = blockIdx.x, rows = gridDim.x, lane = threadIdx.x;
+    const int row = blockIdx.x, lane = threadIdx.x;
     float logits[kOwn];
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-        const int expert = 32 * i + lane;
-        logits[i] = load_handed_float(bias + row * experts + expert, expert < experts);
-    }
-#pragma unroll 4
-    for (int split = 0; split < splits; ++split) {
-        const float* part = parts + ((long long)split * rows + row) * experts;
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i) {
-            const int expert = 32 * i + lane;
-            logits[i] += load_handed_float(part + expert, expert < experts);
-        }
-    }
-    float greatest = -kInfinity;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-        if (32 * i + lane >= experts) logits[i] = -kInfinity;
-        greatest = fmaxf(greatest, logits[i]);
-    }
-#pragma unroll
-    for (int mask = 16; mask; mask /= 2)
-        greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, mask));
-    float all = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) all += expf(logits[i] - greatest);
-#pragma unroll
-    for (int mask = 16; mask; mask /= 2) all += __shfl_xor_sync(0xffffffffu, all, mask);
-
-    float chosen = 0.0f, weight = 0.0f;
-    int id = 0;
-    for (int place = 0; place < top_k; ++place) {
-        float best = -kInfinity;
-        int at = 0x7fffffff;
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i) {
-            if (logits[i] > best) {
-                best = logits[i];
-                at = 32 * i + lane;
-            }
-        }
-#pragma unroll
-        for (int mask = 16; mask; mask /= 2) {
-            const float other = __shfl_xor_sync(0xffffffffu, best, mask);
-            const int there = __shfl_xor_sync(0xffffffffu, at, mask);
-            if (other > best || (other == best && there < at)) {
-                best = other;
-                at = there;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i)
-            if (32 * i + lane == at) logits[i] = -kInfinity;
-        const float share = expf(best - greatest);
-        chosen += share;
-        if (lane == place) {
-            id = at;
-            weight = share;
-        }
-    }
+    add_parts(logits, parts, bias, row, gridDim.x, experts);
+    const Chosen own = choose(logits, experts, top_k, normalise, places);
     if (lane < top_k) {
-        ids[row * top_k + lane] = id;
-        weights[row * top_k + lane] = weight / (normalise ? chosen : all);
+        ids[row * top_k + lane] = own.id;
+        weights[row * top_k + lane] = own.weight;
     }
     end_turn();
 }
