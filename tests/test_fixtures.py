@@ -56,29 +56,22 @@ SELFTESTS = tuple(
     )
 )
 TORCH_PROFILER = "h200-torch-profiler"
+SHAPES = tuple(
+    f"tp{tp}-rows{rows}-{weights}"
+    for tp, rows, weights in product((1, 4, 8), (1, 6, 8), ("bfloat16", "float8_e4m3"))
+)
 BACKENDS = tuple(
     f"backends/qwen3-30b-a3b-{name}"
     for name in (
-        *("tp1-rows6-bfloat16", "tp1-rows6-bfloat16/draft", "tp1-rows8-bfloat16"),
-        *("tp1-rows1-float8_e4m3", "tp1-rows6-float8_e4m3", "tp1-rows8-float8_e4m3"),
-        *("tp4-rows6-bfloat16", "tp4-rows6-bfloat16/draft", "tp4-rows8-bfloat16"),
-        *("tp4-rows6-float8_e4m3", "tp4-rows6-float8_e4m3/draft"),
-        *("tp4-rows8-float8_e4m3", "tp4-rows64-bfloat16"),
-        *("tp8-rows1-bfloat16", "tp8-rows6-bfloat16", "tp8-rows6-bfloat16/draft"),
-        *("tp8-rows8-bfloat16", "tp8-rows8-float8_e4m3"),
-        *("tp8-rows6-float8_e4m3", "tp8-rows6-float8_e4m3/draft"),
+        *SHAPES,
+        *(f"{shape}/draft" for shape in SHAPES if "rows6" in shape),
+        "tp4-rows64-bfloat16",
         *("tp8-rows6-bfloat16-each-switch", "tp8-rows6-bfloat16-stamps"),
     )
 )
 """Studies of two fused backends; see test_backend_fixtures."""
 
 CHAINS = ("standard", "standard:pdl=off", "nvidia_mega")
-UNCOMPILED = tuple(
-    f"backends/qwen3-30b-a3b-{name}"
-    for name in ("tp1-rows6-float8_e4m3", "tp8-rows1-bfloat16")
-)
-"""Those that were recorded without torch_compile."""
-
 APART = tuple(
     f"backends/qwen3-30b-a3b-tp8-rows6-bfloat16-{name}"
     for name in ("each-switch", "stamps")
@@ -91,7 +84,6 @@ ARMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(EARLIER, ("reference", "reference (A/A)")),
     FOREIGN: ("transformers", "merged_mlp", "transformers (A/A)"),
     **dict.fromkeys(BACKENDS, (*CHAINS, "torch_compile", "standard (A/A)")),
-    **dict.fromkeys(UNCOMPILED, (*CHAINS, "standard (A/A)")),
     **dict.fromkeys(APART, ("standard", "nvidia_mega", "standard (A/A)")),
 }
 
