@@ -208,3 +208,30 @@ def _profiler_doubts(measured: Measures) -> Iterator[str]:
                 f"the anchor of {arm} moved by {moved} from before the profiler to "
                 "after it, beyond the 95 % spread of captures"
             )
+    yield from _other_changes(measured)
+
+
+def _other_changes(measured: Measures) -> Iterator[str]:
+    """What arms differ from the base by after the profiler, where it is not as before.
+
+    That of two shifts must be beyond what both may be by chance.
+    """
+    base = measured.shifts.get(measured.base)
+    if base is None:
+        return
+    base_ns = measured.anchors[measured.base].value
+    for arm, comparison in measured.comparisons.items():
+        shift = measured.shifts.get(arm)
+        if shift is None or arm == measured.again:
+            continue
+        moved_ns = abs(shift.value_ns - base.value_ns)
+        if moved_ns > shift.bound_ns + base.bound_ns:
+            after_ns = base_ns + base.value_ns
+            arm_ns = measured.anchors[arm].value + shift.value_ns
+            before = format_percent(comparison.relative, signed=True)
+            after = format_percent(arm_ns / after_ns - 1, signed=True)
+            yield (
+                f"{arm} differs from {measured.base} by {before}, and after the "
+                f"profiler by {after}: graphs may have been launched at another speed "
+                "then, on which depends what hiding launches gains"
+            )

@@ -85,8 +85,8 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
 def _prepare_experiments(bench: Bench) -> None:
     """Find out what can be edited; the time of it is not the measuring's.
 
-    What was captured before that is captured anew. Graphs of small kernels alone replay
-    at two speeds, on an H200 0.3 µs a kernel apart, and making others can switch between
+    What was captured before that is captured anew. Graphs of small kernels replay at
+    two speeds, on an H200 0.3 µs a kernel apart, and making others can switch between
     them (docs/accuracy.md). In all other captures they are made together.
     """
     began_s = time.monotonic()
