@@ -257,7 +257,8 @@ def _doubts(backend: str, effect: SwitchEffect) -> Iterator[str]:
     if switch.kind == SwitchKind.OVERLAP and moved:
         yield (
             f"{backend}: {switch.name} makes a difference without programmatic edges "
-            f"too ({_ends(moved[0])}): it does more than move work"
+            f"too ({_ends(moved[0])}): it does more than move work, or its two "
+            "builds differ, as two of the same arm may"
         )
 
 
