@@ -24,6 +24,7 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, load
 from layerscope.study import CallableSpec
 from layerscope.trace_spec import TraceSpec
+from tests.recorded import BACKEND_SHAPES
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STEPS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
@@ -56,15 +57,11 @@ SELFTESTS = tuple(
     )
 )
 TORCH_PROFILER = "h200-torch-profiler"
-SHAPES = tuple(
-    f"tp{tp}-rows{rows}-{weights}"
-    for tp, rows, weights in product((1, 4, 8), (1, 6, 8), ("bfloat16", "float8_e4m3"))
-)
 BACKENDS = tuple(
     f"backends/qwen3-30b-a3b-{name}"
     for name in (
-        *SHAPES,
-        *(f"{shape}/draft" for shape in SHAPES if "rows6" in shape),
+        *BACKEND_SHAPES,
+        *(f"{shape}/draft" for shape in BACKEND_SHAPES if "rows6" in shape),
         "tp4-rows64-bfloat16",
         *("tp8-rows6-bfloat16-each-switch", "tp8-rows6-bfloat16-stamps"),
     )

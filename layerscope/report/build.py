@@ -39,6 +39,9 @@ from layerscope.units import (
 _HEAVY_OBSERVER: Final = 0.5
 """Part of an anchor that the profiler may add before shares are doubted."""
 
+_OTHER_CHANGE: Final = 0.01
+"""Part of the base by which two changes must be apart to be told."""
+
 
 def build_report(run: Run) -> Report:
     """The report of `run`; a partial one reports what there is, and says so."""
@@ -214,24 +217,26 @@ def _profiler_doubts(measured: Measures) -> Iterator[str]:
 def _other_changes(measured: Measures) -> Iterator[str]:
     """What arms differ from the base by after the profiler, where it is not as before.
 
-    That of two shifts must be beyond what both may be by chance.
+    The two must be further apart than what both shifts may be by chance.
     """
     base = measured.shifts.get(measured.base)
     if base is None:
         return
-    base_ns = measured.anchors[measured.base].value
+    before_ns = measured.anchors[measured.base].value
+    after_ns = before_ns + base.value_ns
     for arm, comparison in measured.comparisons.items():
         shift = measured.shifts.get(arm)
-        if shift is None or arm == measured.again:
+        is_judged = comparison.verdict is not Verdict.UNKNOWN
+        if shift is None or arm == measured.again or not is_judged:
             continue
-        moved_ns = abs(shift.value_ns - base.value_ns)
-        if moved_ns > shift.bound_ns + base.bound_ns:
-            after_ns = base_ns + base.value_ns
-            arm_ns = measured.anchors[arm].value + shift.value_ns
-            before = format_percent(comparison.relative, signed=True)
-            after = format_percent(arm_ns / after_ns - 1, signed=True)
+        before = measured.anchors[arm].value / before_ns - 1
+        after = (measured.anchors[arm].value + shift.value_ns) / after_ns - 1
+        bound = (shift.bound_ns + (1 + before) * base.bound_ns) / before_ns
+        if abs(after - before) > max(bound, _OTHER_CHANGE):
+            told = format_percent(comparison.relative, signed=True)  # as elsewhere
             yield (
-                f"{arm} differs from {measured.base} by {before}, and after the "
-                f"profiler by {after}: graphs may have been launched at another speed "
-                "then, on which depends what hiding launches gains"
+                f"{arm} against {measured.base} is {told}, but "
+                f"{format_percent(after, signed=True)} after the profiler: what hiding "
+                "launches gains depends on how fast kernels are launched, which may "
+                "have been different then"
             )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from backends.standard.tests.bench import Bench, poison
-from backends.standard.tests.checks import REJECT, adversarial
+from backends.standard.tests.checks import REJECT, adversarial, logit_parts
 from layerscope.layers.spec import LayerSpec
 from layerscope_nvidia_mega import routing
 from layerscope_nvidia_mega.switches import Macros, Mechanisms
@@ -31,13 +31,13 @@ def check_route(bench: Bench, spec: LayerSpec, splits: int) -> None:
     draw = torch.Generator().manual_seed(21)
     for seed, levels in enumerate((0, 1, 2, 9, 10**6)):
         poison(workshop)
-        noise = torch.randn(parts.shape, generator=draw)
-        parts.copy_(noise if levels > 9 else torch.zeros_like(noise))
-        rows, experts = parts.shape[1:]
-        parts[-1] += adversarial(rows, experts, levels, seed).to(bench.device)
+        given = logit_parts(parts.shape, levels, draw)
+        rows, experts = given.shape[1:]
+        given[-1] += adversarial(rows, experts, levels, seed)
+        given = given.to(bench.device)
+        parts.copy_(given)
         rejected = torch.rand(parts.shape[1:], generator=draw) < 0.2
         problem.router_bias[1].copy_(torch.where(rejected, REJECT, -0.0))
-        given = parts.clone()
         for operation in separate:
             operation.enqueue()
         bench.wait()

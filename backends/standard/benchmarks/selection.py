@@ -13,6 +13,7 @@ A library that is not installed is left out, which is said.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -22,7 +23,8 @@ from typing import Final, TypeAlias
 
 import torch
 
-from layerscope.errors import BackendError
+from layerscope.errors import BackendError, LayerscopeError
+from layerscope.graphs.device import resolve
 from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.reference import reference_output, relative_error
@@ -283,7 +285,11 @@ def measure(problem: Problem, roles: list[str], names: list[str]) -> None:
 
 
 def main() -> None:
-    """Time the roles that are named, or all."""
+    """Time the roles that are named, or all.
+
+    Raises:
+        LayerscopeError: there is no GPU, or no such model.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -295,6 +301,10 @@ def main() -> None:
     every = f"{OWN},{CUBLASLT},{TRITON},{FLASHINFER}"
     parser.add_argument("--candidates", default=every, metavar="NAME,...")
     flags = parser.parse_args()
+    unknown = [role for role in flags.roles if role not in CANDIDATES]
+    if unknown:
+        parser.error(f"no role {', '.join(unknown)}; there are {', '.join(CANDIDATES)}")
+    device = resolve("cuda")
     names: list[str] = flags.candidates.split(",")
     for name in [each for each in names if each in REQUIREMENTS]:
         if find_spec(name) is None:
@@ -307,9 +317,12 @@ def main() -> None:
         tp=flags.tp,
         shard_shaped=flags.tp > 1,
     )
-    options = ProblemOptions(passes=PASSES, steps=1, device="cuda")
+    options = ProblemOptions(passes=PASSES, steps=1, device=str(device))
     measure(make_problem(spec, options), flags.roles, names)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LayerscopeError as error:
+        sys.exit(str(error))

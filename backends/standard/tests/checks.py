@@ -190,6 +190,20 @@ def adversarial(rows: int, experts: int, levels: int, seed: int) -> Tensor:
     return drawn
 
 
+def logit_parts(shape: torch.Size, levels: int, draw: torch.Generator) -> Tensor:
+    """Parts that all count: with few levels their sums tie, and zeros are negative.
+
+    Args:
+        shape: [parts, rows, experts].
+        levels: as of `adversarial`.
+        draw: what draws.
+    """
+    if levels > 9:
+        return torch.randn(shape, generator=draw) * levels
+    drawn = torch.randint(-levels, levels + 1, tuple(shape), generator=draw).float()
+    return torch.where(drawn == 0.0, -0.0, drawn)
+
+
 def check_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
     """The largest logits, ties to the lowest expert, and their weights."""
     choice = Choice(options={"splits": splits})
@@ -198,11 +212,10 @@ def check_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
     assert problem.router_bias is not None
     draw = torch.Generator().manual_seed(11)
     for seed, levels in enumerate((0, 1, 2, 9, 10**6)):  # the fewer, the more ties
-        parts = torch.zeros_like(routing.router.parts)
-        if levels > 9:
-            parts.copy_(torch.randn(parts.shape, generator=draw))
+        parts = logit_parts(routing.router.parts.shape, levels, draw)
         rows, experts = parts.shape[1:]
-        parts[-1] += adversarial(rows, experts, levels, seed).to(bench.device)
+        parts[-1] += adversarial(rows, experts, levels, seed)
+        parts = parts.to(bench.device)
         routing.router.parts.copy_(parts)
         rejected = torch.rand((rows, experts), generator=draw) < 0.2
         problem.router_bias[0].copy_(torch.where(rejected, REJECT, -0.0))
