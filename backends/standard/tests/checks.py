@@ -4,11 +4,13 @@ The same checks run on the CPU, with small shapes, and on a GPU, with real ones 
 """
 
 from dataclasses import replace
+from typing import Final
 
 import torch
+from msgspec import structs
 from torch import Tensor
 
-from backends.standard.tests.bench import Bench, choosing, poison
+from backends.standard.tests.bench import MOE, Bench, choosing, poison, small
 from layerscope.layers.attention import (
     attend,
     causal_mask,
@@ -16,6 +18,7 @@ from layerscope.layers.attention import (
     rope_tables,
     rotate,
 )
+from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem, new_slots
 from layerscope.layers.reference import relative_error
 from layerscope.layers.spec import DType, LayerSpec
@@ -204,8 +207,24 @@ def logit_parts(shape: torch.Size, levels: int, draw: torch.Generator) -> Tensor
     return torch.where(drawn == 0.0, -0.0, drawn)
 
 
+TOP_K: Final = {
+    "16": (small(MOE), 1),
+    "128": (small(preset("qwen3-30b-a3b"), draft_tokens=7), 4),
+    "126": (small(structs.replace(MOE, experts=126)), 2),
+    "40": (small(structs.replace(MOE, experts=40, normalize_top_k=False)), 3),
+    "512": (small(structs.replace(MOE, experts=512), draft_tokens=0), 5),
+    "all-of-8": (small(structs.replace(MOE, experts=8, experts_per_token=8)), 1),
+}
+"""Layers for `check_top_k`, and of how many parts their logits are."""
+
+
 def check_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
-    """The largest logits, ties to the lowest expert, and their weights."""
+    """The largest logits, ties to the lowest expert, and their weights.
+
+    Of `spec` with small matrices, which it does not look at.
+    """
+    model = structs.replace(spec.model, hidden_size=272, expert_size=16)
+    spec = structs.replace(spec, model=model)
     choice = Choice(options={"splits": splits})
     problem, made = _experts_of(choosing(bench, {"router": choice}), spec)
     routing = _routing_of(made)

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from backends.standard.tests import checks
 from backends.standard.tests.bench import DENSE, MOE, Bench, choosing, small
-from layerscope.layers.presets import preset
 from layerscope.layers.spec import DType, LayerSpec
 from layerscope_standard.selection import Choice
 
@@ -78,22 +77,10 @@ def test_attention(bench: Bench, spec: LayerSpec, scale: float) -> None:
     checks.check_attention(bench, spec, scale)
 
 
-@pytest.mark.parametrize(
-    ("spec", "splits"),
-    [
-        (small(MOE), 1),
-        (small(preset("qwen3-30b-a3b"), draft_tokens=7), 4),
-        (small(structs.replace(MOE, experts=126)), 2),
-        (small(structs.replace(MOE, experts=40, normalize_top_k=False)), 3),
-        (small(structs.replace(MOE, experts=512), draft_tokens=0), 5),
-        (small(structs.replace(MOE, experts=8, experts_per_token=8)), 1),
-    ],
-    ids=["16", "128", "126", "40", "512", "all-of-8"],
-)
+@pytest.mark.parametrize(("spec", "splits"), checks.TOP_K.values(), ids=checks.TOP_K)
 def test_top_k(bench: Bench, spec: LayerSpec, splits: int) -> None:
     """Any number of experts and of parts; ties, signed zeros and rejected experts."""
-    model = structs.replace(spec.model, hidden_size=272, expert_size=16)
-    checks.check_top_k(bench, structs.replace(spec, model=model), splits)
+    checks.check_top_k(bench, spec, splits)
 
 
 @pytest.mark.parametrize("experts", [16, 128], ids=str)
