@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -141,6 +141,18 @@ class DisabledCost(msgspec.Struct, frozen=True, kw_only=True):
     cost_ns: float
 
 
+LaunchPhase: TypeAlias = Literal["anchor", "after", "bounds", "reads"]
+
+
+class LaunchCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a small kernel takes after another in a graph, at some time of the study."""
+
+    phase: LaunchPhase  # right after which replays it was measured, and beside them
+    kernel_ns: float
+    low_ns: float  # 95 % interval
+    high_ns: float
+
+
 class ReadCost(msgspec.Struct, frozen=True, kw_only=True):
     """Time of one kernel that reads so many cold bytes, its launch included."""
 
@@ -191,6 +203,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     trials: list[Trial] = []
     observer_costs: list[KernelCost] = []  # by blocks, ascending
     disabled_costs: list[DisabledCost] = []  # by nodes, ascending
+    launch_costs: list[LaunchCost] = []  # one a capture, in the order of measuring
     reads: list[ReadCost] = []  # by bytes, ascending
     bounds: list[Bound] = []
     # by arm: nodes of the longest replay, in creation order, into which a programmatic

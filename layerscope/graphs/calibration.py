@@ -15,6 +15,7 @@ from layerscope.errors import MeasurementError
 from layerscope.graphs.edits import Change
 from layerscope.graphs.own_kernels import OwnKernel
 from layerscope.graphs.replay import Editable, Player, Replay
+from layerscope.graphs.settling import settle
 from layerscope.regions import Region, layer_pass, region
 from layerscope.run_header import DisabledCost
 
@@ -23,6 +24,12 @@ OBSERVED_BLOCKS: Final = (1, 8, 32, 132, 528, 2112)
 
 _OBSERVED_KERNELS: Final = 50
 _THREADS: Final = 256
+
+_LAUNCHED_KERNELS: Final = 50
+_LONGER: Final = 3
+"""Passes of the longer of two chains, in whose difference the launch cancels."""
+
+_LAUNCH_ROUNDS: Final = 20
 
 DISABLED_IN_A_ROW: Final = (1, 2, 5, 10, 20, 50)
 _CHAIN: Final = 200
@@ -68,6 +75,45 @@ class SmallChain:
                     self._kernel.launch(self._blocks, _THREADS, [counts])
 
 
+class LaunchChain:
+    """Small kernels in a row: how fast graphs of this process launch kernels now.
+
+    Its two graphs are made once, for to make one may change what it is to tell
+    (docs/accuracy.md, "Two speeds of replays").
+    """
+
+    def __init__(self, player: Player, device: torch.device) -> None:
+        """Capture it.
+
+        Args:
+            player: captures and times, on a GPU.
+            device: where it plays.
+
+        Raises:
+            MeasurementError: the kernel cannot be made or captured here.
+        """
+        body = SmallChain(device, 1, _LAUNCHED_KERNELS)
+        self._player = player
+        self._short = player.capture(body, 1)
+        self._long = player.capture(body, _LONGER)
+
+    def kernel_times_ns(self) -> list[float]:
+        """What each kernel takes, of several rounds: a slope, without the launch."""
+        order = [self._short, self._long] * (_WARM_LAUNCHES + _LAUNCH_ROUNDS)
+        times_ns = self._player.time(order).durations_ns()[2 * _WARM_LAUNCHES :]
+        kernels = (_LONGER - 1) * _LAUNCHED_KERNELS
+        return [
+            (long - short) / kernels
+            for short, long in zip(times_ns[::2], times_ns[1::2], strict=True)
+        ]
+
+    def close(self) -> None:
+        """Let go of its graphs, once the device is idle."""
+        self._player.wait()
+        self._short.close()
+        self._long.close()
+
+
 def observed_chains(device: torch.device) -> dict[int, SmallChain]:
     """The bodies on which a profiler's cost a kernel is measured, by blocks.
 
@@ -103,7 +149,7 @@ def disabled_costs(
                 open_replays.callback(replay.close)
             pairs.append(pair)
         open_replays.callback(player.wait)  # before any is closed
-        differences = _differences(player, pairs, rounds)
+        differences = _differences(player, device, pairs, rounds)
     return [
         DisabledCost(nodes=length, cost_ns=median(seen) / len(_starts(length)))
         for length, seen in zip(DISABLED_IN_A_ROW, differences, strict=True)
@@ -133,13 +179,17 @@ def _starts(length: int) -> range:
 
 
 def _differences(
-    player: Player, pairs: Sequence[tuple[Replay, ...]], rounds: int
+    player: Player,
+    device: torch.device,
+    pairs: Sequence[tuple[Replay, ...]],
+    rounds: int,
 ) -> list[list[int]]:
     """Times of the first replay of every pair less those of the second, by round."""
     order = [replay for disabled, absent, *_ in pairs for replay in (disabled, absent)]
     for replay in order * _WARM_LAUNCHES:
         replay.launch()
     player.wait()
+    settle(player, device)
     times_ns = player.time(order * rounds).durations_ns()
     apart = [a - b for a, b in zip(times_ns[::2], times_ns[1::2], strict=True)]
     return [apart[place :: len(pairs)] for place in range(len(pairs))]

@@ -16,6 +16,7 @@ from layerscope.report.fallbacks import (
     no_gain_headline,
     ran_nothing,
 )
+from layerscope.report.launches import launch_warnings
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.limits import role_notes
 from layerscope.report.measures import Measures, measures
@@ -162,6 +163,7 @@ def _warnings(run: Run, measured: Measures) -> Iterator[str]:
         if arm != measured.again:
             yield f"{arm} ran nothing of its own: its figures are the fallback's"
     yield from _doubts(header, measured)
+    yield from launch_warnings(header)
     reasons = throttle_reasons(run.samples)
     if reasons:
         yield f"the clock was held down: {', '.join(reasons)}"

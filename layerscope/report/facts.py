@@ -10,6 +10,7 @@ from layerscope.analyze.statistics import ANCHOR, MIN_CAPTURES
 from layerscope.experiment import CAPTURED
 from layerscope.report.clocks import clock_facts
 from layerscope.report.document import Fact
+from layerscope.report.launches import launch_facts
 from layerscope.report.measures import Measures
 from layerscope.report.work import error_name, noun, work_facts
 from layerscope.run import Run
@@ -146,6 +147,7 @@ def _quality(run: Run, measured: Measures) -> Iterator[Fact]:
         yield Fact("observer effect", "; ".join(effects))
     if measured.shifts:
         yield Fact("anchors again", _shift(measured))
+    yield from launch_facts(run.header)
     yield from clock_facts(run.samples)
     drops = [f"{d.replays} of {d.arm}: {d.reason}" for d in run.header.drops]
     yield Fact("dropped replays", "; ".join(drops) or "none")

@@ -11,6 +11,7 @@ from layerscope.graphs.skeleton import Stage
 from layerscope.layers.spec import LayerSpec
 from layerscope.runner.arm_chains import chain_of
 from layerscope.runner.bench import Bench
+from layerscope.runner.launches import Note
 from layerscope.runner.limit_times import Effort
 from layerscope.runner.limits import measure_limits
 
@@ -18,11 +19,16 @@ _ROUNDS: Final = 5
 """Of every capture: fewer than of `layerscope limits`, for people wait for a study."""
 
 
-def bound(bench: Bench, spec: LayerSpec) -> None:
+def bound(bench: Bench, spec: LayerSpec, note: Note) -> None:
     """Note in the header what order, bytes and dependencies alone would cost here.
 
     For the standard chain of the layer, and for every arm's own kernels. A device on
     which that cannot be measured is a warning: nothing else depends on it.
+
+    Args:
+        bench: whose phases have run.
+        spec: the layer.
+        note: of `watched_launches`.
     """
     header, device = bench.writer.header, bench.workload.feed.device
     if not has_cuda_bindings(device):
@@ -30,7 +36,12 @@ def bound(bench: Bench, spec: LayerSpec) -> None:
     if bench.is_cut:
         header.warnings.append("limits were not measured: the time budget had ended")
         return
-    effort = Effort(rounds=_ROUNDS, seed=bench.study.seed, progress=bench.progress)
+    effort = Effort(
+        rounds=_ROUNDS,
+        seed=bench.study.seed,
+        progress=bench.progress,
+        note=note,
+    )
     try:
         with bench.timed("limits"):
             distinct = mean_distinct(header.distinct_experts)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import polars as pl
+import numpy as np
 
-from layerscope.analyze.statistics import estimate
+from layerscope.analyze.bootstrap import bootstrap
 from layerscope.graphs.players import has_cuda_bindings
 from layerscope.graphs.replay import Player, Replay
+from layerscope.graphs.settling import settle
 from layerscope.record.recorder import Launch, Recorded, Recorder, fault
 from layerscope.run_header import KernelCost
 from layerscope.runner.bench import WARM_LAUNCHES, Bench
@@ -50,6 +51,10 @@ def calibrate_recorder(bench: Bench, recorder: Recorder) -> None:
             pair = [bench.player.capture(body, length) for length in (_SHORT, _LONG)]
             replays += pair
             chains[blocks] = (pair[0], pair[1])
+        for replay in replays * WARM_LAUNCHES:
+            replay.launch()
+        bench.player.wait()
+        settle(bench.player, device)
         costs = kernel_costs(bench.player, recorder, chains)
         bench.writer.header.observer_costs = costs
     finally:
@@ -61,16 +66,13 @@ def calibrate_recorder(bench: Bench, recorder: Recorder) -> None:
 def kernel_costs(
     player: Player, recorder: Recorder, chains: Chains
 ) -> list[KernelCost]:
-    """What `recorder` adds to a kernel of each chain, by its blocks.
+    """What `recorder` adds to a kernel of each chain, by its blocks; they are warm.
 
     A kernel's time is how much longer the long replay takes, over the kernels that it
     has more: between events without the recorder, and from the first start to the last
     end with it.
     """
     order = [replay for pair in chains.values() for replay in pair]
-    for replay in order * WARM_LAUNCHES:
-        replay.launch()
-    player.wait()
     plain_ns = player.time(order * _ROUNDS).durations_ns()
     launches = [
         Launch(replay, "calibration", 0, index)
@@ -116,11 +118,7 @@ def _growth(
 
 
 def _cost(blocks: int, added_ns: list[float]) -> KernelCost:
-    frame = pl.DataFrame(
-        {"capture": 0, "round": range(len(added_ns)), "added_ns": added_ns},
-        schema={"capture": pl.Int64, "round": pl.Int64, "added_ns": pl.Float64},
-    )
-    found = estimate(frame, "added_ns")
+    found = bootstrap([np.array(added_ns)])
     return KernelCost(
         blocks=blocks, added_ns=found.value, low_ns=found.low, high_ns=found.high
     )

@@ -25,6 +25,7 @@ from layerscope.runner.draft import DraftWorkload
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
 from layerscope.runner.idle import idle_switches
+from layerscope.runner.launches import watched_launches
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import Setting, finish
 from layerscope.runner.workload import Recipe
@@ -115,7 +116,8 @@ def profile_draft(draft: DraftStudy, setting: Setting) -> None:
         budget_s = study.time_budget_s
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
         bench.ahead = ahead
-        run_phases(bench, setting.recorder)
+        with watched_launches(bench) as note:
+            run_phases(bench, setting.recorder, note)
         finish(writer, began_s, made_s)
 
 

@@ -35,6 +35,7 @@ from layerscope.runner.drafting import (
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.first_runs import FIRST_RUN_STEPS, getting_ready
 from layerscope.runner.idle import idle_switches
+from layerscope.runner.launches import watched_launches
 from layerscope.runner.layer import LayerWorkload
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
@@ -143,9 +144,10 @@ def _profile_layer(
         recipe = _recipe(study, setting)
         bench = open_bench(workload, writer, setting.options, budget_s, recipe)
         bench.ahead, bench.read_stamps = ahead, workload.read_stamps
-        run_phases(bench, setting.recorder)
-        if study.experiments:
-            bound(bench, spec)
+        with watched_launches(bench) as note:
+            run_phases(bench, setting.recorder, note)
+            if study.experiments:
+                bound(bench, spec, note)
         return finish(writer, began_s, made_s).header.study
 
 

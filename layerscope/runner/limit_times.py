@@ -5,22 +5,29 @@ lengths and their slope, replays interleaved in random order.
 """
 
 import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import polars as pl
+import torch
 
 from layerscope.analyze.statistics import Estimate, estimate, pass_times
 from layerscope.experiment import CAPTURED
 from layerscope.graphs.replay import Body, Player, Replay
+from layerscope.graphs.settling import settle
 from layerscope.progress import Progress, SilentProgress
+from layerscope.run_header import LaunchPhase
 
 Key = TypeVar("Key", bound=Hashable)
 
 _PHASE: Final = "limits"
 _WARM_LAUNCHES: Final = 2
 _LOOK_ROUNDS: Final = 4
+
+
+def _nothing(phase: LaunchPhase) -> None:
+    """What is noted of limits that are no study's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +43,12 @@ class Effort:
 
     progress: Progress = field(default_factory=SilentProgress)
 
+    note: Callable[[LaunchPhase], None] = _nothing
+    """Called after every capture was timed, while its replays are there."""
+
+    phase: LaunchPhase = "bounds"
+    """What is noted then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
@@ -46,19 +59,20 @@ class Timed:
 
 
 def times(
-    bodies: Mapping[Key, Timed], player: Player, effort: Effort
+    bodies: Mapping[Key, Timed], player: Player, device: torch.device, effort: Effort
 ) -> dict[Key, Estimate]:
     """The time of a pass of every body, in ns, from interleaved replays.
 
     Args:
         bodies: what is replayed.
         player: captures and times it.
+        device: where it plays.
         effort: how often.
     """
     effort.progress.phase("limits", effort.captures)
     rows = []
     for capture in range(effort.captures):
-        rows += _capture_rows(list(bodies.values()), player, capture, effort)
+        rows += _capture_rows([*bodies.values()], player, device, capture, effort)
         effort.progress.advance()
     found = pass_times(pl.DataFrame(rows))
     by_body = {key: pl.col("experiment") == str(n) for n, key in enumerate(bodies)}
@@ -69,7 +83,10 @@ def times(
 
 
 def fastest(
-    bodies: Mapping[tuple[Key, int | None], Timed], player: Player, effort: Effort
+    bodies: Mapping[tuple[Key, int | None], Timed],
+    player: Player,
+    device: torch.device,
+    effort: Effort,
 ) -> dict[Key, Estimate]:
     """As `times`, of every key with the grid that is fastest.
 
@@ -79,19 +96,24 @@ def fastest(
     Args:
         bodies: by key and grid.
         player: captures and times them.
+        device: where it plays.
         effort: how often, once the grid is chosen.
     """
     look = replace(effort, captures=1, rounds=_LOOK_ROUNDS)
     least: dict[Key, tuple[float, Timed]] = {}
-    for (key, grid), seen in times(bodies, player, look).items():
+    for (key, grid), seen in times(bodies, player, device, look).items():
         if key not in least or seen.value < least[key][0]:
             least[key] = seen.value, bodies[key, grid]
     chosen = {key: timed for key, (_, timed) in least.items()}
-    return times(chosen, player, effort)
+    return times(chosen, player, device, effort)
 
 
 def _capture_rows(
-    bodies: list[Timed], player: Player, capture: int, effort: Effort
+    bodies: list[Timed],
+    player: Player,
+    device: torch.device,
+    capture: int,
+    effort: Effort,
 ) -> list[dict[str, str | int]]:
     """The replays of one fresh capture, as rows of samples; one `experiment` a body."""
     draw = random.Random(f"{effort.seed}:{capture}")  # noqa: S311 (not a secret)
@@ -104,11 +126,12 @@ def _capture_rows(
             for _ in range(_WARM_LAUNCHES):
                 replay.launch()
         player.wait()
+        settle(player, device)
         rounds = []
         for _ in range(effort.rounds):
             order = draw.sample(list(replays), len(replays))
             rounds.append((order, player.time([replays[place] for place in order])))
-        return [
+        rows: list[dict[str, str | int]] = [
             {
                 "phase": _PHASE,
                 "arm": CAPTURED,
@@ -123,6 +146,8 @@ def _capture_rows(
                 order, timing.durations_ns(), strict=True
             )
         ]
+        effort.note(effort.phase)
+        return rows
     finally:
         player.wait()
         for replay in replays.values():

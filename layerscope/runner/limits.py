@@ -7,6 +7,7 @@ was ever needed.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ from layerscope.analyze.statistics import Estimate
 from layerscope.errors import MeasurementError
 from layerscope.graphs.memory import free_bytes, out_of_memory
 from layerscope.graphs.players import has_cuda_bindings, player_for
+from layerscope.graphs.settling import EARLY_START
 from layerscope.graphs.skeleton import (
     GRIDS,
     Stage,
@@ -48,9 +50,6 @@ _MEMORY_PART: Final = 0.9
 _SHORT_BYTES: Final = 8 << 20
 _LONGER: Final = 4
 """Replays of reads up to `_SHORT_BYTES`, of few µs each, are so many times longer."""
-
-_EARLY_START: Final = (9, 0)
-"""Compute capability from which a kernel can start before the one before has ended."""
 
 _DRAWN: Final = (24, 32)
 """Passes and steps over which the mean number of experts is taken, as in a study."""
@@ -151,6 +150,7 @@ def measure_reads(
         (size, most): _Plan(_one_read(size), Variant.NO_PDL, most, lengths[size])
         for size, most in product(sizes, GRIDS)
     }
+    effort = replace(effort or Effort(), phase="reads")
     with _borrowed_memory():
         found = _fastest(bodies, 0, device, effort)
     return tuple(ReadCost(bytes=size, duration_ns=found[size].value) for size in sizes)
@@ -209,11 +209,11 @@ def _fastest(
         key: Timed(skeleton.body(plan.chain, plan.variant, plan.most), plan.lengths)
         for key, plan in plans.items()
     }
-    return fastest(bodies, player_for(device), effort or Effort())
+    return fastest(bodies, player_for(device), device, effort or Effort())
 
 
 def _variants(device: torch.device) -> tuple[Variant, ...]:
-    if torch.cuda.get_device_capability(device) >= _EARLY_START:
+    if torch.cuda.get_device_capability(device) >= EARLY_START:
         return tuple(Variant)
     return (Variant.NO_PDL, Variant.ONE_READ)
 

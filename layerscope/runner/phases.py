@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from layerscope.graphs.settling import settle
 from layerscope.record.recorder import Recorder
 from layerscope.run_header import NumericsCheck
 from layerscope.runner.anchors import measure
@@ -12,6 +13,7 @@ from layerscope.runner.bench import Bench
 from layerscope.runner.calibration import calibrate_experiments, calibrate_recorder
 from layerscope.runner.editing import Needed, every, whole
 from layerscope.runner.knockouts import CAPTURES, knock_out
+from layerscope.runner.launches import Note
 from layerscope.runner.numerics import check_arms
 from layerscope.runner.recording import is_recorded, record
 from layerscope.runner.rounds import Phase
@@ -33,10 +35,15 @@ _AFTER: Final = "after"
 _ANCHOR: Final = "anchor"
 
 
-def run_phases(bench: Bench, recorder: Recorder | None) -> None:
+def run_phases(bench: Bench, recorder: Recorder | None, note: Note) -> None:
     """Measure everything that the bench's study asks for, and let its replays go.
 
     What the recorder costs is not calibrated where the header has it already.
+
+    Args:
+        bench: whose study it is.
+        recorder: None records nothing.
+        note: of `watched_launches`.
 
     Raises:
         BackendError: an arm is wrong, or its kernels gave up waiting.
@@ -65,6 +72,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         place = f"capture {capture + 1}"
         with bench.timed("anchors"), trusting_waits(bench, f"the anchors of {place}"):
             measure(bench, Phase(_ANCHOR, capture, until_s))
+            note(_ANCHOR)
         if capture < CAPTURES:
             knocked = trusting_waits(bench, f"the knock-outs of {place}")
             with bench.timed("knock-outs"), knocked:
@@ -73,7 +81,7 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
         with bench.timed("stamps"), trusting_waits(bench, "the reading of stamps"):
             note_stamps(bench)
     if recorder is not None:
-        _record(bench, recorder)
+        _record(bench, recorder, note)
     bench.release()
     if bench.is_cut:
         header.warnings.append(
@@ -85,9 +93,8 @@ def run_phases(bench: Bench, recorder: Recorder | None) -> None:
 def _prepare_experiments(bench: Bench) -> None:
     """Find out what can be edited; the time of it is not the measuring's.
 
-    What was captured before that is captured anew. Graphs of small kernels replay at
-    two speeds, on an H200 0.3 µs a kernel apart, and making others can switch between
-    them (docs/accuracy.md). In all other captures they are made together.
+    What was captured before that is captured anew, for in all other captures edited
+    graphs are made right after those that they are of.
     """
     began_s = time.monotonic()
     with bench.timed("trying experiments"):
@@ -115,6 +122,7 @@ def _fresh(
         if not header.bits:
             header.bits = check_bits(bench)
         check_variants(bench)
+    settle(bench.player, bench.workload.feed.device)
 
 
 def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
@@ -126,7 +134,7 @@ def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
     return list(worst.values())
 
 
-def _record(bench: Bench, recorder: Recorder) -> None:
+def _record(bench: Bench, recorder: Recorder, note: Note) -> None:
     """Record fresh captures, and take anchors of the last one again.
 
     One capture's placement in memory can shift a region by a percent; shares of
@@ -147,6 +155,8 @@ def _record(bench: Bench, recorder: Recorder) -> None:
     if not bench.writer.header.observer_costs:
         with bench.timed("calibration"):
             calibrate_recorder(bench, recorder)
+        settle(bench.player, bench.workload.feed.device)
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
     with bench.timed("anchors again"), trusting_waits(bench, "the anchors after it"):
         measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))
+        note(_AFTER)

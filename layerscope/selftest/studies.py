@@ -25,6 +25,7 @@ from layerscope.run_header import KernelCost
 from layerscope.runner.bench import open_bench
 from layerscope.runner.ending import partial_on_failure
 from layerscope.runner.first_runs import KnownRuns
+from layerscope.runner.launches import watched_launches
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, Setting, finish, open_setting
 from layerscope.selftest.balancing import balanced
@@ -184,7 +185,8 @@ def _measure(name: str, planted: Planted, setting: Setting, shared: _Shared) -> 
         known = shared.first_runs[name]
         budget_s = study.time_budget_s
         bench = open_bench(workload, writer, setting.options, budget_s, known)
-        run_phases(bench, setting.recorder)
+        with watched_launches(bench) as note:
+            run_phases(bench, setting.recorder, note)
         shared.observer_costs = header.observer_costs
         return finish(writer, began_s, made_s)
 

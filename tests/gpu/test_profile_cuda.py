@@ -27,6 +27,13 @@ def test_a_small_layer_is_profiled_whole(
     assert run.header.status == "complete"
     assert run.header.drops == []
     assert set(run.samples["phase"].unique()) == {"anchor", "knockout", "after"}
+    phases = [each.phase for each in run.header.launch_costs]
+    captures = run.samples.filter(phase="anchor")["capture"].n_unique()
+    limits = phases[captures + 1 :]
+    assert phases[: captures + 1] == ["anchor"] * captures + ["after"]
+    assert limits == sorted(limits)
+    assert set(limits) == ({"bounds", "reads"} if run.header.bounds else set())
+    assert all(0 < each.low_ns <= each.kernel_ns for each in run.header.launch_costs)
     shares = pass_shares(run.kernels)
     total = increments(run.kernels)["increment_ns"].sum()
     assert shares["share_ns"].sum() == total

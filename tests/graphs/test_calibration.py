@@ -154,6 +154,54 @@ def test_without_edited_graphs_no_cost_is_measured() -> None:
     assert [replay.state for replay in player.made] == [["closed"]]
 
 
+@dataclass
+class Rounds:
+    """Plays a chain whose kernels take longer from round to round."""
+
+    played: list[list[Replay]] = field(default_factory=list)
+    made: list[Played] = field(default_factory=list)
+
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """A replay of the chain."""
+        assert isinstance(body, Chain)
+        assert beside is None
+        self.made.append(Played(body, passes))
+        return self.made[-1]
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """A launch takes 5 us, and a kernel 700 ns and one more from round to round."""
+        self.played.append([*replays])
+        return Times(
+            [
+                5_000 + replay.passes * 50 * (700 + place // 2)
+                for place, replay in enumerate(replays)
+            ]
+        )
+
+    def wait(self) -> None:
+        """Note it."""
+        for each in self.made:
+            each.state.append("waited")
+
+
+def test_the_speed_of_launches_is_a_slope_of_warm_replays() -> None:
+    """Of twenty rounds; what a launch takes, and the first three rounds, are not in it.
+
+    No graph is made but at first: to make one is what changes the speed.
+    """
+    player = Rounds()
+    chain = calibration.LaunchChain(player, CPU)
+    assert [(each.body, each.passes) for each in player.made] == [
+        (Chain(CPU, 1, 50), 1),
+        (Chain(CPU, 1, 50), 3),
+    ]
+    expected = [700.0 + place for place in range(3, 23)]
+    assert [chain.kernel_times_ns() for _ in range(2)] == [expected, expected]
+    assert len(player.made) == 2
+    chain.close()
+    assert [each.state for each in player.made] == [["waited", "closed"]] * 2
+
+
 def test_a_profiler_is_observed_on_chains_of_six_sizes() -> None:
     """From one block to sixteen on every processor of an H200."""
     chains: dict[int, object] = dict(calibration.observed_chains(CPU))

@@ -2,11 +2,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 
 from layerscope.analyze.bootstrap import Estimate
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
+from layerscope.runner import limit_times
 from layerscope.runner.limit_times import Effort, Timed, fastest, times
 
+CPU = torch.device("cpu")
 FLUSH_NS = 70_000
 
 
@@ -85,7 +88,7 @@ def player() -> PaperPlayer:
 def test_times_are_slopes_over_the_lengths_of_each_body() -> None:
     """What every replay begins with cancels; lengths may differ between bodies."""
     bodies = {"quick": Timed(quick, (32, 64, 96)), "slow": Timed(slow, (8, 16, 24))}
-    found = times(bodies, player(), Effort(captures=3, rounds=4))
+    found = times(bodies, player(), CPU, Effort(captures=3, rounds=4))
     assert found == {
         "quick": Estimate(2_000.0, 2_000.0, 2_000.0, 12, 12.0),
         "slow": Estimate(9_000.0, 9_000.0, 9_000.0, 12, 12.0),
@@ -96,7 +99,7 @@ def test_every_round_replays_everything_in_another_order() -> None:
     """Each capture is fresh, warmed before it is timed, and closed after."""
     played = player()
     bodies = {"quick": Timed(quick, (1, 2)), "slow": Timed(slow, (1, 2))}
-    times(bodies, played, Effort(captures=2, rounds=3))
+    times(bodies, played, CPU, Effort(captures=2, rounds=3))
     assert len(played.captured) == 2 * 4
     assert all(each.is_closed and each.launches == 2 for each in played.captured)
     contents = [{id(each) for each in round_} for round_ in played.rounds]
@@ -106,13 +109,38 @@ def test_every_round_replays_everything_in_another_order() -> None:
     assert len(orders) > 2
 
 
+def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are warm, settled after that, timed, and open until it is noted."""
+    played = player()
+    seen: list[str] = []
+
+    def state() -> str:
+        now = played.captured[-2:]
+        assert not any(each.is_closed for each in now)
+        return f"{now[0].launches} launches, {len(played.rounds)} rounds"
+
+    monkeypatch.setattr(
+        limit_times, "settle", lambda *_: seen.append(f"settled: {state()}")
+    )
+    effort = Effort(
+        captures=2, rounds=3, note=lambda phase: seen.append(f"{phase}: {state()}")
+    )
+    times({"quick": Timed(quick, (1, 2))}, played, CPU, effort)
+    assert seen == [
+        *("settled: 2 launches, 0 rounds", "bounds: 2 launches, 3 rounds"),
+        *("settled: 2 launches, 3 rounds", "bounds: 2 launches, 6 rounds"),
+    ]
+
+
 def test_replays_are_closed_where_a_capture_fails() -> None:
     """What was captured before does not stay on the device."""
     played = player()
     del played.pass_ns[slow]
     bodies = {"quick": Timed(quick, (1, 2)), "slow": Timed(slow, (1, 2))}
     with pytest.raises(KeyError):
-        times(bodies, played, Effort())
+        times(bodies, played, CPU, Effort())
     assert [each.is_closed for each in played.captured] == [True, True]
 
 
@@ -124,7 +152,7 @@ def test_the_fastest_grid_counts() -> None:
         ("a", 4): Timed(quick, (1, 2)),
         ("b", None): Timed(slow, (1, 2)),
     }
-    found = fastest(bodies, played, Effort(captures=2, rounds=3))
+    found = fastest(bodies, played, CPU, Effort(captures=2, rounds=3))
     assert found == {
         "a": Estimate(2_000.0, 2_000.0, 2_000.0, 6, 6.0),
         "b": Estimate(9_000.0, 9_000.0, 9_000.0, 6, 6.0),

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from layerscope.layers.presets import preset
 from layerscope.layers.spec import LayerSpec
 from layerscope.run_header import Bound, ReadCost
 from layerscope.runner import limits
+from layerscope.runner.limit_times import Effort
 from layerscope.runner.limits import (
     check_device,
     mean_experts,
@@ -145,6 +147,31 @@ def test_limits_of_a_layer_are_its_bounds_and_reads(install: Install) -> None:
     ]
     assert len(reads) == 10
     assert [handed for _, handed in planned] == [6 * 4096 * 2, 0]
+
+
+def test_limits_note_apart_what_is_measured(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the note that is asked for, and as much effort."""
+    planned = install()
+    efforts: list[Effort | None] = []
+    timed = limits._fastest
+
+    def seen(
+        plans: Any,  # noqa: ANN401 (a private class)
+        handed_bytes: int,
+        device: torch.device,
+        effort: Effort | None,
+    ) -> dict[Any, Estimate]:
+        efforts.append(effort)
+        return timed(plans, handed_bytes, device, effort)
+
+    monkeypatch.setattr(limits, "_fastest", seen)
+    asked = Effort(captures=7, note=lambda _: None)
+    spec = LayerSpec(model=preset("llama-3.1-8b"))
+    measure_limits(spec, None, GPU, asked)
+    assert efforts == [asked, replace(asked, phase="reads")]
+    assert (asked.phase, len(planned)) == ("bounds", 2)
 
 
 def test_a_cpu_is_refused() -> None:

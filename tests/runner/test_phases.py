@@ -1,4 +1,5 @@
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,40 @@ def test_what_the_recorder_costs_is_found_once(
     bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
     bench.writer.header.observer_costs = known
     recorder = fakes.ScriptedRecorder(lambda launch: Recorded(launch, (), {}))
-    phases._record(bench, recorder)
+    phases._record(bench, recorder, lambda _: None)
     assert len(calibrated) == times
     assert bench.writer.header.observer_costs == known
+
+
+def test_launches_are_settled_before_what_is_timed_and_noted_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever made graphs: a capture, or finding out what the recorder costs."""
+    order: list[str] = []
+
+    def notes(name: str) -> Callable[..., list[str]]:
+        def called(*_: object, **__: object) -> list[str]:
+            order.append(name)
+            return []
+
+        return called
+
+    for name in ("record", "measure", "calibrate_recorder", "settle", "knock_out"):
+        monkeypatch.setattr(phases, name, notes(name))
+    for name in ("check_arms", "check_bits", "check_variants", "_prepare_experiments"):
+        monkeypatch.setattr(phases, name, lambda *_, **__: [])
+    for name in ("try_waiting_arms", "try_ahead"):
+        monkeypatch.setattr(phases, name, lambda _: None)
+    monkeypatch.setattr(Bench, "capture", notes("capture"))
+    monkeypatch.setattr(fakes.ScriptedWorkload, "region_bytes", lambda _: [])
+    bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
+    recorder = fakes.ScriptedRecorder(lambda launch: Recorded(launch, (), {}))
+    phases.run_phases(bench, recorder, lambda phase: order.append(f"note {phase}"))
+    assert order == [
+        *("capture", "settle", "measure", "note anchor", "knock_out"),
+        *("capture", "settle", "record", "calibrate_recorder", "settle"),
+        *("measure", "note after"),
+    ]
 
 
 def test_trying_experiments_takes_no_time_from_measuring(

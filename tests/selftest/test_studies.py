@@ -14,6 +14,7 @@ from layerscope.run import Run
 from layerscope.run_header import KernelCost
 from layerscope.runner.bench import Bench
 from layerscope.runner.first_runs import KnownRuns
+from layerscope.runner.launches import Note
 from layerscope.runner.setting import RunnerOptions, Setting
 from layerscope.selftest import studies
 from layerscope.selftest.cases import CASES
@@ -60,7 +61,7 @@ def test_what_is_found_once_serves_all_studies(
     cost = KernelCost(blocks=132, added_ns=130.0, low_ns=120.0, high_ns=140.0)
     calibrated: list[bool] = []
 
-    def run_phases(bench: Bench, _: Recorder | None) -> None:
+    def run_phases(bench: Bench, _: Recorder | None, __: Note) -> None:
         assert bench.recipe is shared.first_runs[bench.writer.path.name]
         header = bench.writer.header
         calibrated.append(not header.observer_costs)

@@ -22,6 +22,7 @@ from layerscope.runner.foreign.arms import Functions, Patterns, arms_of, pattern
 from layerscope.runner.foreign.first_calls import FirstCalls
 from layerscope.runner.foreign.inputs import Drawn, draw
 from layerscope.runner.foreign.workload import ForeignArm, ForeignWorkload, wait_for
+from layerscope.runner.launches import watched_launches
 from layerscope.runner.phases import run_phases
 from layerscope.runner.setting import RunnerOptions, finish, open_setting
 from layerscope.runner.workload import Recipe
@@ -171,7 +172,8 @@ def _run(
         called_s = time.monotonic()
         budget_s = study.time_budget_s
         bench = open_bench(workload, writer, setting.options, budget_s, options.recipe)
-        run_phases(bench, setting.recorder)
+        with watched_launches(bench) as note:
+            run_phases(bench, setting.recorder, note)
         return finish(writer, began_s, called_s, before="first calls")
 
 

@@ -1,0 +1,101 @@
+from collections.abc import Sequence
+
+import pytest
+
+from layerscope.report import build_report
+from layerscope.report.document import Fact
+from layerscope.report.launches import launch_facts, launch_warnings
+from layerscope.run_header import LaunchCost, LaunchPhase, RunHeader
+from tests import handmade
+
+Noted = Sequence[tuple[LaunchPhase, float]]
+
+
+def header(noted: Noted) -> RunHeader:
+    """Of a run in which that was noted."""
+    return handmade.header(
+        launch_costs=[
+            LaunchCost(phase=phase, kernel_ns=ns, low_ns=ns - 1, high_ns=ns + 1)
+            for phase, ns in noted
+        ]
+    )
+
+
+def test_what_a_small_kernel_took_is_told_by_phase() -> None:
+    """The least and the most where they differ."""
+    noted: Noted = [
+        *(("anchor", 744.4), ("anchor", 741.2), ("after", 742.9)),
+        *(("bounds", 743.3), ("bounds", 742.8), ("reads", 916.0), ("reads", 918.3)),
+    ]
+    assert [*launch_facts(header(noted))] == [
+        Fact(
+            "launches",
+            "a small kernel after another 741 ns … 744 ns (anchors), 743 ns (anchors "
+            "again), 743 ns (bounds), 916 ns … 918 ns (reads)",
+        )
+    ]
+
+
+def test_nothing_is_told_where_nothing_was_noted() -> None:
+    """As on a CPU."""
+    assert [*launch_facts(header([]))] == []
+    assert [*launch_warnings(header([]))] == []
+
+
+def test_one_speed_is_no_warning() -> None:
+    """Captures differ by little."""
+    noted: Noted = [("anchor", 741.0), ("after", 744.0), ("bounds", 739.0)]
+    assert [*launch_warnings(header(noted))] == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "named", "doubt"),
+    [
+        (
+            "after",
+            "anchors again",
+            "anchors taken again do not compare with those before",
+        ),
+        ("bounds", "bounds", "how far an arm is from a bound is not known so well"),
+        (
+            "reads",
+            "reads",
+            "a read of few bytes seems longer than it would be for an arm",
+        ),
+    ],
+)
+def test_what_was_of_another_speed_than_the_anchors_is_a_warning(
+    phase: LaunchPhase, named: str, doubt: str
+) -> None:
+    """With what does not compare for it."""
+    expected = (
+        f"{named}: kernels were launched at another speed than for anchors: a small "
+        f"one took 918 ns after another, not 741 ns; {doubt}"
+    )
+    assert [*launch_warnings(header([("anchor", 741.0), (phase, 918.0)]))] == [expected]
+
+
+def test_anchors_of_two_speeds_are_a_warning() -> None:
+    """Of the same arm, some captures are then slower than others."""
+    (line,) = launch_warnings(header([("anchor", 741.0), ("anchor", 918.0)]))
+    assert line == (
+        "kernels were launched at two speeds while anchors were measured: a small "
+        "one took 741 ns … 918 ns after another; captures do not compare"
+    )
+
+
+def test_a_partial_run_without_anchors_has_no_such_warning() -> None:
+    """There is nothing to hold the others against."""
+    assert [*launch_warnings(header([("reads", 918.0)]))] == []
+
+
+def test_a_report_has_both() -> None:
+    """The fact at its place among those on quality, the warning among the others."""
+    report = build_report(
+        handmade.run(
+            launch_costs=header([("anchor", 741.0), ("after", 918.0)]).launch_costs
+        )
+    )
+    names = [fact.label for fact in report.facts]
+    assert names.index("launches") == names.index("anchors again") + 1
+    assert any(line.startswith("anchors again: kernels") for line in report.warnings)
