@@ -4,8 +4,9 @@ Usage: ``python -m benchmarks.backends_table FOLDER``. Times are anchors in µs,
 of their 95 % intervals; the change is that of `nvidia_mega` against `standard`;
 overlap, fusion and residual are what its ledger says of it. The last table has the
 bounds of the standard chain in µs, each with how many times it `standard` and
-`nvidia_mega` take: ``25.9 (2.18, 1.74)``; dashes where limits were not measured. Runs
-that tell switches apart, or have stamps, are left out.
+`nvidia_mega` take: ``25.9 (2.18, 1.74)``; dashes where limits were not measured, or not
+at the speed of launches that anchors were, by what was noted of it. Runs that tell
+switches apart, or have stamps, are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from benchmarks.fixtures_table import change, folder_of_runs, kernels, lines, time, work
 from layerscope.analyze.causes import Cause, Ledger
+from layerscope.analyze.launch_speeds import are_bounds_of_anchors
 from layerscope.layers.draft_spec import DraftSpec
 from layerscope.layers.spec import LayerSpec
 from layerscope.report.bounds import bounds_table
@@ -142,7 +144,8 @@ def bounds(run: Measured, pair: Pair) -> list[str]:
     """Each bound of the standard chain, and the anchors of `pair` over it."""
     anchors = run.found.anchors
     chosen = {arm: anchors[arm] for arm in (pair.base, pair.other) if arm in anchors}
-    of_chain = [bound for bound in run.header.bounds if not bound.arm]
+    is_known = are_bounds_of_anchors(run.header.launch_costs)
+    of_chain = [each for each in run.header.bounds if is_known and not each.arm]
     cells = {
         name: distance(bound, over)
         for found in bounds_table(replace(run.header, bounds=of_chain), chosen)

@@ -24,7 +24,7 @@ from layerscope.layers.spec import LayerSpec
 from layerscope.run import Run, load
 from layerscope.study import CallableSpec
 from layerscope.trace_spec import TraceSpec
-from tests.recorded import BACKEND_SHAPES
+from tests.recorded import BACKEND_SHAPES, MANY_ROWS
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STEPS = {1: (1, 0), 6: (1, 5), 8: (2, 3)}
@@ -62,7 +62,7 @@ BACKENDS = tuple(
     for name in (
         *BACKEND_SHAPES,
         *(f"{shape}/draft" for shape in BACKEND_SHAPES if "rows6" in shape),
-        "tp4-rows64-bfloat16",
+        *MANY_ROWS,
         *("tp8-rows6-bfloat16-each-switch", "tp8-rows6-bfloat16-stamps"),
     )
 )
@@ -81,6 +81,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(EARLIER, ("reference", "reference (A/A)")),
     FOREIGN: ("transformers", "merged_mlp", "transformers (A/A)"),
     **dict.fromkeys(BACKENDS, (*CHAINS, "torch_compile", "standard (A/A)")),
+    f"backends/qwen3-30b-a3b-{MANY_ROWS[-1]}": (*CHAINS, "standard (A/A)"),
     **dict.fromkeys(APART, ("standard", "nvidia_mega", "standard (A/A)")),
 }
 

@@ -29,6 +29,14 @@ def spans(costs: Sequence[LaunchCost]) -> dict[LaunchPhase, Span]:
     return {phase: Span(min(found), max(found)) for phase, found in seen.items()}
 
 
+def are_bounds_of_anchors(costs: Sequence[LaunchCost]) -> bool:
+    """Whether bounds were measured at the speed of the anchors, and it was noted."""
+    found = spans(costs)
+    if "anchor" not in found or "bounds" not in found:
+        return False
+    return not is_apart(found["anchor"], found["bounds"])
+
+
 def is_apart(one: Span, other: Span) -> bool:
     """Whether two parts of a run, or one that is given twice, were of two speeds."""
     lowest, highest = min(one.low_ns, other.low_ns), max(one.high_ns, other.high_ns)

@@ -34,6 +34,11 @@ def launch_warnings(header: RunHeader) -> Iterator[str]:
     found = spans(header.launch_costs)
     anchors = found.get("anchor")
     if anchors is None:
+        if header.bounds:
+            yield (
+                "at which speed kernels were launched while bounds were measured was "
+                "not noted: bounds may be longer than they would be for the arms"
+            )
         return
     if is_apart(anchors, anchors):
         yield (

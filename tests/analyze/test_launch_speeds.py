@@ -1,6 +1,11 @@
 import pytest
 
-from layerscope.analyze.launch_speeds import Span, is_apart, spans
+from layerscope.analyze.launch_speeds import (
+    Span,
+    are_bounds_of_anchors,
+    is_apart,
+    spans,
+)
 from layerscope.run_header import LaunchCost, LaunchPhase
 
 
@@ -48,3 +53,21 @@ def test_speeds_are_apart_where_one_is_a_tenth_slower(
 ) -> None:
     """Either of the two, and if only some of its captures are."""
     assert is_apart(one, other) is expected
+
+
+@pytest.mark.parametrize(
+    ("noted", "expected"),
+    [
+        ([cost("anchor", 741.0), cost("bounds", 744.0)], True),
+        ([cost("anchor", 741.0), cost("bounds", 744.0), cost("reads", 918.0)], True),
+        ([cost("anchor", 741.0), cost("bounds", 744.0), cost("bounds", 918.0)], False),
+        ([cost("anchor", 741.0), cost("after", 744.0)], False),
+        ([cost("bounds", 741.0)], False),
+        ([], False),
+    ],
+)
+def test_bounds_are_held_against_arms_where_both_were_of_one_speed(
+    noted: list[LaunchCost], *, expected: bool
+) -> None:
+    """It must have been noted of both; reads are another matter."""
+    assert are_bounds_of_anchors(noted) is expected

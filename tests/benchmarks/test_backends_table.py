@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.backends_table import Pair, distances, main, measured, table
 from layerscope.run import Run, RunWriter
+from layerscope.run_header import LaunchCost
 from layerscope.study import Arm
 from tests import edited, handmade, switched
 
@@ -20,6 +21,12 @@ COLUMNS = (
 )
 PAIR = Pair("reference", "fused")
 """Of the runs made by hand; the base is the first of their arms."""
+
+ONE_SPEED = [
+    LaunchCost(phase="anchor", kernel_ns=740.0, low_ns=739.0, high_ns=741.0),
+    LaunchCost(phase="bounds", kernel_ns=744.0, low_ns=743.0, high_ns=745.0),
+]
+AT_ONE_SPEED = edited.run(launch_costs=ONE_SPEED)
 
 
 def resized(run: Run, **changes: int) -> Run:
@@ -95,7 +102,7 @@ def test_rows_are_in_the_order_of_ranks_then_rows() -> None:
 
 def test_bounds_stand_with_how_many_times_each_arm_takes_them() -> None:
     """Anchors of 40 and 30 µs over 20, 12 and 8; what was not measured is a dash."""
-    (found,) = cells(distances(HEADS, measured([edited.run()]), PAIR))
+    (found,) = cells(distances(HEADS, measured([AT_ONE_SPEED]), PAIR))
     assert found[4:] == [
         *("20.0 (2.00, 1.50)", "–", "12.0 (3.33, 2.50)", "–", "8.0 (5.00, 3.75)"),
     ]
@@ -104,16 +111,26 @@ def test_bounds_stand_with_how_many_times_each_arm_takes_them() -> None:
 def test_bounds_of_an_arms_own_kernels_are_not_those_of_the_chain() -> None:
     """They have no row of their own, and take no cell."""
     own = msgspec.structs.replace(edited.BOUNDS[0], arm="fused", pass_ns=1.0)
-    run = edited.run(bounds=[*edited.BOUNDS, own])
+    run = edited.run(bounds=[*edited.BOUNDS, own], launch_costs=ONE_SPEED)
     assert list(distances(HEADS, measured([run]), PAIR)) == list(
-        distances(HEADS, measured([edited.run()]), PAIR)
+        distances(HEADS, measured([AT_ONE_SPEED]), PAIR)
     )
 
 
 def test_without_limits_there_are_dashes() -> None:
     """The row stays, so that what is missing is seen."""
-    (found,) = cells(distances(HEADS, measured([edited.run(bounds=[])]), PAIR))
+    run = edited.run(bounds=[], launch_costs=ONE_SPEED)
+    (found,) = cells(distances(HEADS, measured([run]), PAIR))
     assert found[4:] == ["–"] * 5
+
+
+def test_bounds_at_another_speed_of_launches_are_not_told() -> None:
+    """Nor those of a run that did not note it."""
+    slower = [ONE_SPEED[0], msgspec.structs.replace(ONE_SPEED[1], kernel_ns=920.0)]
+    for costs in (slower, []):
+        run = edited.run(launch_costs=costs)
+        (found,) = cells(distances(HEADS, measured([run]), PAIR))
+        assert found[4:] == ["–"] * 5
 
 
 def test_without_runs_there_is_no_table() -> None:

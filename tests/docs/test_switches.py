@@ -13,6 +13,7 @@ from layerscope.analyze.switches import Mechanisms, mechanisms
 from layerscope.analyze.verdicts import floor_of, pair_rounds
 from layerscope.experiment import CAPTURED
 from layerscope.run import Run, load
+from tests.recorded import MANY_ROWS
 
 BACKENDS = Path(__file__).resolve().parents[2] / "fixtures" / "backends"
 SHAPE = "qwen3-30b-a3b-tp8-rows6-bfloat16"
@@ -100,9 +101,9 @@ def test_the_run_with_stamps_has_a_higher_floor(stamped: Run) -> None:
 
 
 def test_a_second_build_may_differ_by_little() -> None:
-    """By hardly 0.1 µs in the study of this shape without arms of switches."""
+    """By 0.01 µs in the study of this shape without arms of switches."""
     pairs = against_itself(load(BACKENDS / SHAPE))
-    assert round(estimate(pairs, "change_ns").value) == 80
+    assert round(estimate(pairs, "change_ns").value) == 13
 
 
 def test_of_two_backends_built_twice_one_differs(
@@ -121,17 +122,18 @@ def test_of_two_backends_built_twice_one_differs(
 
 
 def test_two_builds_differ_by_as_much_as_the_advice_says() -> None:
-    """The most is in one study in fp8, of all studies and their drafts."""
+    """The most is in one study in fp8, of all of up to 8 rows and their drafts."""
     found = {
         str(header.parent.relative_to(BACKENDS)): estimate(
             against_itself(load(header.parent)), "change_ns"
         ).value
         for header in BACKENDS.rglob("run.json")
+        if not any(rows in str(header) for rows in MANY_ROWS)
     }
-    assert len(found) == 27
+    assert len(found) == 26
     most = max(found, key=lambda study: abs(found[study]))
     assert most == "qwen3-30b-a3b-tp8-rows6-float8_e4m3"
-    assert round(found[most] / 1000, 1) == -1.2
+    assert round(found[most] / 1000, 1) == -1.4
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from layerscope.report import build_report
 from layerscope.report.document import Fact
 from layerscope.report.launches import launch_facts, launch_warnings
 from layerscope.run_header import LaunchCost, LaunchPhase, RunHeader
-from tests import handmade
+from tests import edited, handmade
 
 Noted = Sequence[tuple[LaunchPhase, float]]
 
@@ -81,6 +81,15 @@ def test_anchors_of_two_speeds_are_a_warning() -> None:
     assert line == (
         "kernels were launched at two speeds while anchors were measured: a small "
         "one took 741 ns … 918 ns after another; captures do not compare"
+    )
+
+
+def test_bounds_of_a_run_that_noted_nothing_are_in_doubt() -> None:
+    """As of every run before 2026-12, whose bounds were of the slower speed."""
+    (line,) = launch_warnings(handmade.header(bounds=edited.BOUNDS))
+    assert line == (
+        "at which speed kernels were launched while bounds were measured was not "
+        "noted: bounds may be longer than they would be for the arms"
     )
 
 
