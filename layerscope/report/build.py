@@ -184,8 +184,8 @@ def _doubts(header: RunHeader, measured: Measures) -> Iterator[str]:
                 found.value, found.low, found.high, comparison.relative
             )
             yield (
-                f"two captures of the same arm differ by {change}: the noise floor "
-                "includes it"
+                f"{measured.base}, made twice, differs from itself by {change}: the "
+                "noise floor includes it"
             )
         reached = (found.high - found.low) / 2 / base_ns
         if reached > aimed:

@@ -11,8 +11,8 @@ from tests import handmade
 
 AGAIN = "reference (A/A)"
 AGAIN_DIFFERS = (
-    "two captures of the same arm differ by +100 ns (+0.25 %, 95 % +100 … +100): the "
-    "noise floor includes it"
+    "reference, made twice, differs from itself by +100 ns (+0.25 %, 95 % +100 … "
+    "+100): the noise floor includes it"
 )
 """What is wrong with the hand-made run, and nothing else is."""
 
