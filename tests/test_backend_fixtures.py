@@ -91,7 +91,7 @@ def test_limits_were_measured_where_time_was_left() -> None:
 
 @pytest.mark.parametrize("name", NOTED)
 def test_all_but_cold_reads_were_of_one_speed_of_launches(name: str) -> None:
-    """Within 1 %, whatever graphs were made; beside reads, 0.17 to 0.19 µs slower."""
+    """Within 1 %, whatever graphs were made; beside reads, 0.17 to 0.185 µs slower."""
     run = recorded(name)
     found = spans(run.header.launch_costs)
     phases = ("anchor", "after", *(("bounds", "reads") if run.header.bounds else ()))
@@ -101,7 +101,7 @@ def test_all_but_cold_reads_were_of_one_speed_of_launches(name: str) -> None:
     reads = found.pop("reads", None)
     assert max(span.high_ns for span in found.values()) < 1.01 * anchors
     if reads is not None:
-        assert 170 < reads.low_ns - anchors < reads.high_ns - anchors < 190
+        assert 170 < reads.low_ns - anchors < reads.high_ns - anchors < 185
     if run.draft is not None:
         draft = spans(run.draft.header.launch_costs)
         assert tuple(draft) == ("anchor", "after")

@@ -30,9 +30,7 @@ def settle(player: Player, device: torch.device) -> None:
         return
     if torch.cuda.get_device_capability(device) < EARLY_START:
         return
-    from layerscope.graphs.probe_kernels import (
-        EarlyKernels,
-    )
+    from layerscope.graphs.probe_kernels import EarlyKernels
 
     replay = player.capture(EarlyKernels(device), 1)
     replay.launch()

@@ -16,7 +16,7 @@ from layerscope.report.fallbacks import (
     no_gain_headline,
     ran_nothing,
 )
-from layerscope.report.launches import launch_warnings
+from layerscope.report.launches import launch_notes, launch_warnings
 from layerscope.report.ledger import headline, ledger_notes
 from layerscope.report.limits import role_notes
 from layerscope.report.measures import Measures, measures
@@ -124,6 +124,7 @@ def _notes(header: RunHeader, measured: Measures) -> Iterator[str]:
     yield from experiment_notes(header, measured.knocked)
     yield from bounds_notes(header)
     yield from role_notes(header, measured.role_reads)
+    yield from launch_notes(header)
 
 
 def _notes_on_arms(header: RunHeader, measured: Measures) -> Iterator[str]:

@@ -17,7 +17,6 @@ _PHASES: Final[Mapping[LaunchPhase, str]] = {
 _DOUBTED: Final[Mapping[LaunchPhase, str]] = {
     "after": "anchors taken again do not compare with those before",
     "bounds": "how far an arm is from a bound is not known so well",
-    "reads": "a read of few bytes seems longer than it would be for an arm",
 }
 
 
@@ -45,6 +44,7 @@ def launch_warnings(header: RunHeader) -> Iterator[str]:
             "kernels were launched at two speeds while anchors were measured: a small "
             f"one took {_text(anchors)} after another; captures do not compare"
         )
+        return
     for phase, doubt in _DOUBTED.items():
         if phase in found and is_apart(anchors, found[phase]):
             yield (
@@ -52,6 +52,21 @@ def launch_warnings(header: RunHeader) -> Iterator[str]:
                 f"anchors: a small one took {_text(found[phase])} after another, not "
                 f"{_text(anchors)}; {doubt}"
             )
+
+
+def launch_notes(header: RunHeader) -> Iterator[str]:
+    """What cold reads are, where they were of another speed than the anchors."""
+    found = spans(header.launch_costs)
+    if "anchor" not in found or "reads" not in found:
+        return
+    anchors, reads = found["anchor"], found["reads"]
+    if is_apart(anchors, reads) and not is_apart(anchors, anchors):
+        side = "longer" if reads.high_ns > anchors.high_ns else "shorter"
+        yield (
+            f"cold reads: beside them a small kernel took {_text(reads)} after "
+            f"another, beside the anchors {_text(anchors)}; so a read of few bytes "
+            f"seems {side} than it would be for an arm"
+        )
 
 
 def _text(span: Span) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
+from layerscope.graphs.settling import settle
 from layerscope.runner.bench import WARM_LAUNCHES
 from layerscope.runner.body import body_of
 from layerscope.selftest.cases import BASE, OTHER, Case, Chain
@@ -58,7 +59,7 @@ def _pass_times(case: Case, device: torch.device) -> Mapping[str, float]:
     replays = [
         player.capture(body_of(workload, head, arm), length) for arm, length in cells
     ]
-    rounds = _rounds(player, replays)
+    rounds = _rounds(player, device, replays)
     for replay in replays:
         replay.close()
     middle = {
@@ -72,10 +73,14 @@ def _pass_times(case: Case, device: torch.device) -> Mapping[str, float]:
     }
 
 
-def _rounds(player: Player, replays: list[Replay]) -> list[list[int]]:
+def _rounds(
+    player: Player, device: torch.device, replays: list[Replay]
+) -> list[list[int]]:
     player.wait()
     for replay in replays * WARM_LAUNCHES:
         replay.launch()
+    player.wait()
+    settle(player, device)  # as the study that follows
     # The first replay of a round begins on an idle device, and does not count.
     rounds = [
         player.time([replays[0], *replays]).durations_ns()[1:] for _ in range(_ROUNDS)

@@ -44,8 +44,8 @@ def test_a_run_that_noted_nothing_has_no_spans() -> None:
         (Span(918, 921), Span(741, 744), True),
         (Span(741, 744), Span(742, 918), True),
         (Span(741, 918), Span(741, 918), True),
-        (Span(800, 800), Span(880, 880), False),
-        (Span(800, 800), Span(881, 881), True),
+        (Span(1_000, 1_000), Span(1_100, 1_100), False),
+        (Span(1_000, 1_000), Span(1_101, 1_101), True),
     ],
 )
 def test_speeds_are_apart_where_one_is_a_tenth_slower(

@@ -133,6 +133,33 @@ def test_the_cost_of_disabled_nodes_is_that_of_a_run() -> None:
     assert all(replay.state[-2:] == ["waited", "closed"] for replay in player.made)
 
 
+def test_launches_are_settled_once_chains_are_warm_and_before_they_are_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each pair the two that are timed have run, and the device is idle."""
+    player = FakePlayer()
+    timed: list[Sequence[Replay]] = []
+    seen: list[tuple[int, list[list[str]]]] = []
+    time = player.time
+
+    def note(replays: Sequence[Replay]) -> Timing:
+        timed.append(replays)
+        return time(replays)
+
+    monkeypatch.setattr(player, "time", note)
+    monkeypatch.setattr(
+        calibration,
+        "settle",
+        lambda *_: seen.append((len(timed), [[*each.state] for each in player.made])),
+    )
+    calibration.disabled_costs(player, CPU, rounds=1)
+    ((times, states),) = seen
+    warm = ["launched", "launched", "launched", "waited"]
+    assert times == 0
+    assert states == [["waited"], warm, warm] * 6
+    assert len(timed) == 1
+
+
 def test_runs_of_disabled_nodes_lie_apart_within_the_chain() -> None:
     """Each as long as it is called, and no node at an end of the chain."""
     player = FakePlayer()

@@ -1,11 +1,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
 
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
 from layerscope.record.recorder import Event, Launch, Place, Recorded
 from layerscope.run_header import KernelCost
+from layerscope.runner import calibration
 from layerscope.runner.calibration import kernel_costs
+from tests.runner import fakes
 from tests.runner.fakes import ScriptedTiming
 
 
@@ -111,3 +116,80 @@ def test_rounds_with_lost_records_are_left_out() -> None:
 def test_a_recorder_that_loses_everything_gives_no_cost() -> None:
     """Rather than one that is not a number."""
     assert kernel_costs(Player(), Watcher(lost=tuple(range(20))), CHAINS) == []
+
+
+@dataclass
+class Noting:
+    """Plays chains, and notes what is done with them."""
+
+    done: list[str]
+
+    def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
+        """One that notes its launches."""
+        assert beside is None
+        self.done.append(f"{passes} passes made")
+        return NotedReplay(self.done, body, passes)
+
+    def time(self, replays: Sequence[Replay]) -> Timing:
+        """Nothing is timed here."""
+        raise AssertionError(replays)
+
+    def wait(self) -> None:
+        """Note it."""
+        self.done.append("waited")
+
+
+@dataclass
+class NotedReplay:
+    """A replay that notes what is done with it."""
+
+    done: list[str]
+    body: Body
+    passes: int
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+    def launch(self) -> None:
+        """Note it."""
+        self.done.append(f"{self.passes} launched")
+
+    def close(self) -> None:
+        """Note it."""
+        self.done.append(f"{self.passes} closed")
+
+
+def test_chains_are_warm_before_launches_are_settled_and_both_before_they_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is idle in between; at the end all go."""
+    pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
+    from layerscope.graphs import (  # noqa: PLC0415 (needs bindings)
+        calibration as chains,
+    )
+
+    done: list[str] = []
+    found = [KernelCost(blocks=1, added_ns=1.0, low_ns=1.0, high_ns=1.0)]
+
+    def costs(*_: object) -> list[KernelCost]:
+        done.append("timed")
+        return found
+
+    monkeypatch.setattr(calibration, "has_cuda_bindings", lambda _: True)
+    monkeypatch.setattr(chains, "observed_chains", lambda _: {1: quick})
+    monkeypatch.setattr(calibration, "settle", lambda *_: done.append("settled"))
+    monkeypatch.setattr(calibration, "kernel_costs", costs)
+    bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
+    bench.player = Noting(done)
+    recorder = fakes.ScriptedRecorder(lambda launch: Recorded(launch, (), {}))
+    calibration.calibrate_recorder(bench, recorder)
+    assert done == [
+        *("1 passes made", "3 passes made"),
+        *("1 launched", "3 launched", "1 launched", "3 launched"),
+        *("waited", "settled", "timed", "waited", "1 closed", "3 closed"),
+    ]
+    assert bench.writer.header.observer_costs == found
+
+
+def quick(passes: int) -> None:
+    """Stands for a chain."""
+    raise AssertionError(passes)

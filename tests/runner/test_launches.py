@@ -59,6 +59,9 @@ def test_the_median_of_rounds_is_noted_with_its_interval() -> None:
     assert found == LaunchCost(
         phase="after", kernel_ns=720.0, low_ns=720.0, high_ns=720.0
     )
+    spread = launch_cost("after", [700.0, 719.0] * 10)
+    assert spread.kernel_ns == 709.5
+    assert 690.0 < spread.low_ns < 709.5 < spread.high_ns < 729.0
 
 
 def test_one_chain_tells_the_speed_of_all_phases(

@@ -51,6 +51,7 @@ class PaperPlayer:
 
     pass_ns: dict[Body, int]
     captured: list[TimedReplay] = field(default_factory=list)
+    waits: int = 0
     rounds: list[list[TimedReplay]] = field(default_factory=list)
 
     def capture(self, body: Body, passes: int, beside: Replay | None = None) -> Replay:
@@ -68,7 +69,8 @@ class PaperPlayer:
         return Known([FLUSH_NS + each.passes * each.pass_ns for each in round_])
 
     def wait(self) -> None:
-        """Nothing is pending."""
+        """Count."""
+        self.waits += 1
 
 
 def quick(passes: int) -> None:
@@ -119,7 +121,8 @@ def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
     def state() -> str:
         now = played.captured[-2:]
         assert not any(each.is_closed for each in now)
-        return f"{now[0].launches} launches, {len(played.rounds)} rounds"
+        done = f"{now[0].launches} launches, {played.waits} waits"
+        return f"{done}, {len(played.rounds)} rounds"
 
     monkeypatch.setattr(
         limit_times, "settle", lambda *_: seen.append(f"settled: {state()}")
@@ -129,8 +132,10 @@ def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
     )
     times({"quick": Timed(quick, (1, 2))}, played, CPU, effort)
     assert seen == [
-        *("settled: 2 launches, 0 rounds", "bounds: 2 launches, 3 rounds"),
-        *("settled: 2 launches, 3 rounds", "bounds: 2 launches, 6 rounds"),
+        "settled: 2 launches, 1 waits, 0 rounds",
+        "bounds: 2 launches, 1 waits, 3 rounds",
+        "settled: 2 launches, 3 waits, 3 rounds",
+        "bounds: 2 launches, 3 waits, 6 rounds",
     ]
 
 
