@@ -68,15 +68,7 @@ def run_phases(bench: Bench, recorder: Recorder | None, note: Note) -> None:
         _fresh(bench, capture, None, every if capture < CAPTURES else whole)
         if capture == 0:
             _prepare_experiments(bench)
-        until_s = min(bench.deadline_s, time.monotonic() + patience_s)
-        place = f"capture {capture + 1}"
-        with bench.timed("anchors"), trusting_waits(bench, f"the anchors of {place}"):
-            measure(bench, Phase(_ANCHOR, capture, until_s))
-            note(_ANCHOR)
-        if capture < CAPTURES:
-            knocked = trusting_waits(bench, f"the knock-outs of {place}")
-            with bench.timed("knock-outs"), knocked:
-                knock_out(bench, capture)
+        _time(bench, capture, patience_s, note)
     if study.stamp_arms:
         with bench.timed("stamps"), trusting_waits(bench, "the reading of stamps"):
             note_stamps(bench)
@@ -88,6 +80,19 @@ def run_phases(bench: Bench, recorder: Recorder | None, note: Note) -> None:
             f"its {bench.budget_s:g} s of the time budget ended before the plan was "
             "done: fewer rounds or captures were made; raise --time-budget"
         )
+
+
+def _time(bench: Bench, capture: int, patience_s: float, note: Note) -> None:
+    """Time the anchors of a capture, and of the first ones the knock-outs."""
+    until_s = min(bench.deadline_s, time.monotonic() + patience_s)
+    place = f"capture {capture + 1}"
+    with bench.timed("anchors"), trusting_waits(bench, f"the anchors of {place}"):
+        measure(bench, Phase(_ANCHOR, capture, until_s))
+        note(_ANCHOR)
+    if capture < CAPTURES:
+        knocked = trusting_waits(bench, f"the knock-outs of {place}")
+        with bench.timed("knock-outs"), knocked:
+            knock_out(bench, capture)
 
 
 def _prepare_experiments(bench: Bench) -> None:
