@@ -12,12 +12,13 @@ EARLY_START: Final = (9, 0)
 
 
 def settle(player: Player, device: torch.device) -> None:
-    """Let all graphs of the process launch kernels as fast as they can.
+    """Let graphs of the process launch kernels at the faster of two speeds.
 
     To be called once everything that is timed next has been made and launched: making a
     graph may slow all others down, until a new one with programmatic edges is launched
     ("Two speeds of replays" in docs/accuracy.md). That is done here, where kernels can
-    start early; elsewhere nothing is.
+    start early; elsewhere nothing is. Beside the many small graphs of cold reads it
+    does not help, for reasons unknown; so speeds are noted (`runner.launches`).
 
     Args:
         player: of `device`.

@@ -3,7 +3,7 @@
 Usage: ``python backends/nvidia_mega/benchmarks/replay_speeds.py``. The layer of
 Qwen3-30B-A3B as one rank of eight has it, in bfloat16, by the standard chain with stock
 programmatic launch and with none and by `nvidia_mega`, eight passes in a graph each;
-and as many kernels that do nothing. These four graphs are made once and never touched.
+and as many kernels that only count. These four graphs are made once and never touched.
 Beside them other graphs are made, launched and closed; after each of these steps the
 median of 50 launches of the four is printed, in microseconds a pass. Then the same
 where all eight passes have the weights and the cache of the first.
@@ -11,7 +11,7 @@ where all eight passes have the weights and the cache of the first.
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
@@ -40,8 +40,6 @@ KERNELS: Final = 12
 FEW_KERNELS, MANY_KERNELS = 10, 200
 GRAPHS: Final = 20
 """Made at once, of up to 240 kernels each."""
-
-Graphs = Mapping[str, Replay]
 
 
 def steps_of(problem: Problem) -> dict[str, LayerStep]:
@@ -78,7 +76,7 @@ def bodies_of(problem: Problem, *, is_hot: bool) -> dict[str, Body]:
 
 
 def nothing(kernels: int, device: torch.device) -> Body:
-    """So many small kernels a pass."""
+    """So many kernels a pass that only count how often they ran."""
     from layerscope.graphs.calibration import (  # noqa: PLC0415 (needs bindings)
         SmallChain,
     )
@@ -141,7 +139,7 @@ def microseconds(player: Player, graph: Replay) -> float:
 def show(title: str, problem: Problem, *, is_hot: bool) -> None:
     """Print a table."""
     player = player_for(problem.device)
-    graphs: Graphs = {
+    graphs = {
         name: player.capture(body, PASSES)
         for name, body in bodies_of(problem, is_hot=is_hot).items()
     }
