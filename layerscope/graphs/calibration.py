@@ -15,7 +15,7 @@ from layerscope.errors import MeasurementError
 from layerscope.graphs.edits import Change
 from layerscope.graphs.own_kernels import OwnKernel
 from layerscope.graphs.replay import Editable, Player, Replay
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.regions import Region, layer_pass, region
 from layerscope.run_header import DisabledCost
 
@@ -189,7 +189,7 @@ def _differences(
     for replay in order * _WARM_LAUNCHES:
         replay.launch()
     player.wait()
-    settle(player, device)
-    times_ns = player.time(order * rounds).durations_ns()
+    with settled(player, device):
+        times_ns = player.time(order * rounds).durations_ns()
     apart = [a - b for a, b in zip(times_ns[::2], times_ns[1::2], strict=True)]
     return [apart[place :: len(pairs)] for place in range(len(pairs))]

@@ -8,7 +8,7 @@ import numpy as np
 from layerscope.analyze.bootstrap import bootstrap
 from layerscope.graphs.players import has_cuda_bindings
 from layerscope.graphs.replay import Player, Replay
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.record.recorder import Launch, Recorded, Recorder, fault
 from layerscope.run_header import KernelCost
 from layerscope.runner.bench import WARM_LAUNCHES, Bench
@@ -54,8 +54,8 @@ def calibrate_recorder(bench: Bench, recorder: Recorder) -> None:
         for replay in replays * WARM_LAUNCHES:
             replay.launch()
         bench.player.wait()
-        settle(bench.player, device)
-        costs = kernel_costs(bench.player, recorder, chains)
+        with settled(bench.player, device):
+            costs = kernel_costs(bench.player, recorder, chains)
         bench.writer.header.observer_costs = costs
     finally:
         bench.player.wait()

@@ -1,7 +1,7 @@
 """How fast graphs launch kernels, noted beside whatever is measured.
 
 Graphs of one process replay at one of two speeds ("Two speeds of replays" in
-docs/accuracy.md). `settle` brings all phases of a study to the faster one; what is
+docs/accuracy.md). `settled` brings all phases of a study to the faster one; what is
 noted here shows that they were.
 """
 

@@ -15,7 +15,7 @@ import torch
 from layerscope.analyze.statistics import Estimate, estimate, pass_times
 from layerscope.experiment import CAPTURED
 from layerscope.graphs.replay import Body, Player, Replay
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.progress import Progress, SilentProgress
 from layerscope.run_header import LaunchPhase
 
@@ -116,7 +116,6 @@ def _capture_rows(
     effort: Effort,
 ) -> list[dict[str, str | int]]:
     """The replays of one fresh capture, as rows of samples; one `experiment` a body."""
-    draw = random.Random(f"{effort.seed}:{capture}")  # noqa: S311 (not a secret)
     replays: dict[tuple[int, int], Replay] = {}
     try:
         for number, timed in enumerate(bodies):
@@ -126,29 +125,40 @@ def _capture_rows(
             for _ in range(_WARM_LAUNCHES):
                 replay.launch()
         player.wait()
-        settle(player, device)
-        rounds = []
-        for _ in range(effort.rounds):
-            order = draw.sample(list(replays), len(replays))
-            rounds.append((order, player.time([replays[place] for place in order])))
-        rows: list[dict[str, str | int]] = [
-            {
-                "phase": _PHASE,
-                "arm": CAPTURED,
-                "experiment": str(number),
-                "capture": capture,
-                "round": index,
-                "passes": length,
-                "duration_ns": duration_ns,
-            }
-            for index, (order, timing) in enumerate(rounds)
-            for (number, length), duration_ns in zip(
-                order, timing.durations_ns(), strict=True
-            )
-        ]
-        effort.note(effort.phase)
+        with settled(player, device):
+            rows = _timed_rows(replays, player, capture, effort)
+            effort.note(effort.phase)
         return rows
     finally:
         player.wait()
         for replay in replays.values():
             replay.close()
+
+
+def _timed_rows(
+    replays: Mapping[tuple[int, int], Replay],
+    player: Player,
+    capture: int,
+    effort: Effort,
+) -> list[dict[str, str | int]]:
+    """Rounds of warm replays, by number of the body and length; all have ended."""
+    draw = random.Random(f"{effort.seed}:{capture}")  # noqa: S311 (not a secret)
+    rounds = []
+    for _ in range(effort.rounds):
+        order = draw.sample(list(replays), len(replays))
+        rounds.append((order, player.time([replays[place] for place in order])))
+    return [
+        {
+            "phase": _PHASE,
+            "arm": CAPTURED,
+            "experiment": str(number),
+            "capture": capture,
+            "round": index,
+            "passes": length,
+            "duration_ns": duration_ns,
+        }
+        for index, (order, timing) in enumerate(rounds)
+        for (number, length), duration_ns in zip(
+            order, timing.durations_ns(), strict=True
+        )
+    ]

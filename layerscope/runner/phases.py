@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.record.recorder import Recorder
 from layerscope.run_header import NumericsCheck
 from layerscope.runner.anchors import measure
@@ -68,9 +69,11 @@ def run_phases(bench: Bench, recorder: Recorder | None, note: Note) -> None:
         _fresh(bench, capture, None, every if capture < CAPTURES else whole)
         if capture == 0:
             _prepare_experiments(bench)
-        _time(bench, capture, patience_s, note)
+        with _settled(bench):
+            _time(bench, capture, patience_s, note)
     if study.stamp_arms:
-        with bench.timed("stamps"), trusting_waits(bench, "the reading of stamps"):
+        stamped = trusting_waits(bench, "the reading of stamps")
+        with bench.timed("stamps"), _settled(bench), stamped:
             note_stamps(bench)
     if recorder is not None:
         _record(bench, recorder, note)
@@ -127,7 +130,11 @@ def _fresh(
         if not header.bits:
             header.bits = check_bits(bench)
         check_variants(bench)
-    settle(bench.player, bench.workload.feed.device)
+
+
+def _settled(bench: Bench) -> AbstractContextManager[None]:
+    """A block in which all that was captured is launched as fast as it can be."""
+    return settled(bench.player, bench.workload.feed.device)
 
 
 def _worst(checks: list[NumericsCheck]) -> list[NumericsCheck]:
@@ -152,7 +159,7 @@ def _record(bench: Bench, recorder: Recorder, note: Note) -> None:
         lengths = None if is_last else (bench.study.passes,)
         _fresh(bench, capture, lengths, partial(is_recorded, bench))
         recorded = trusting_waits(bench, f"recorded capture {done}")
-        with bench.timed("recording"), recorded:
+        with bench.timed("recording"), _settled(bench), recorded:
             record(bench, recorder, capture)
             bench.writer.checkpoint()
         if is_last:
@@ -160,8 +167,8 @@ def _record(bench: Bench, recorder: Recorder, note: Note) -> None:
     if not bench.writer.header.observer_costs:
         with bench.timed("calibration"):
             calibrate_recorder(bench, recorder)
-        settle(bench.player, bench.workload.feed.device)
     bench.progress.phase("anchors again, profiler detached", bench.study.rounds)
-    with bench.timed("anchors again"), trusting_waits(bench, "the anchors after it"):
+    again = trusting_waits(bench, "the anchors after it")
+    with bench.timed("anchors again"), _settled(bench), again:
         measure(bench, Phase(_AFTER, capture, time.monotonic(), twins=False))
         note(_AFTER)

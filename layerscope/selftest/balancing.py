@@ -10,7 +10,7 @@ import torch
 
 from layerscope.graphs.players import head_for, player_for
 from layerscope.graphs.replay import Player, Replay
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.runner.bench import WARM_LAUNCHES
 from layerscope.runner.body import body_of
 from layerscope.selftest.cases import BASE, OTHER, Case, Chain
@@ -80,10 +80,9 @@ def _rounds(
     for replay in replays * WARM_LAUNCHES:
         replay.launch()
     player.wait()
-    settle(player, device)  # as the study that follows
-    # The first replay of a round begins on an idle device, and does not count.
-    rounds = [
-        player.time([replays[0], *replays]).durations_ns()[1:] for _ in range(_ROUNDS)
-    ]
-    player.wait()
-    return rounds
+    with settled(player, device):  # as the study that follows
+        # The first replay of a round begins on an idle device, and does not count.
+        return [
+            player.time([replays[0], *replays]).durations_ns()[1:]
+            for _ in range(_ROUNDS)
+        ]

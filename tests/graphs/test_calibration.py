@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -139,7 +140,7 @@ def test_launches_are_settled_once_chains_are_warm_and_before_they_are_timed(
     """Of each pair the two that are timed have run, and the device is idle."""
     player = FakePlayer()
     timed: list[Sequence[Replay]] = []
-    seen: list[tuple[int, list[list[str]]]] = []
+    seen: list[tuple[int, int, list[list[str]]]] = []
     time = player.time
 
     def note(replays: Sequence[Replay]) -> Timing:
@@ -147,17 +148,20 @@ def test_launches_are_settled_once_chains_are_warm_and_before_they_are_timed(
         return time(replays)
 
     monkeypatch.setattr(player, "time", note)
-    monkeypatch.setattr(
-        calibration,
-        "settle",
-        lambda *_: seen.append((len(timed), [[*each.state] for each in player.made])),
-    )
+
+    @contextmanager
+    def settled(*_: object) -> Iterator[None]:
+        states = [[*each.state] for each in player.made]
+        before = len(timed)
+        yield
+        seen.append((before, len(timed), states))
+
+    monkeypatch.setattr(calibration, "settled", settled)
     calibration.disabled_costs(player, CPU, rounds=1)
-    ((times, states),) = seen
+    ((before, after, states),) = seen
     warm = ["launched", "launched", "launched", "waited"]
-    assert times == 0
+    assert (before, after) == (0, 1)
     assert states == [["waited"], warm, warm] * 6
-    assert len(timed) == 1
 
 
 def test_runs_of_disabled_nodes_lie_apart_within_the_chain() -> None:

@@ -5,6 +5,7 @@ import torch
 
 pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
 
+from layerscope.errors import DeviceLostError
 from layerscope.graphs import probe_kernels, settling
 from layerscope.graphs.replay import Body, Edge, Node, Replay, Timing
 from layerscope.regions import Mark, observing
@@ -72,21 +73,35 @@ def launches(
 
 
 @pytest.mark.parametrize("capability", [(9, 0), (12, 1)])
-def test_a_new_graph_of_early_kernels_is_launched_and_goes(
+def test_a_new_graph_of_early_kernels_is_launched_and_stays_for_the_block(
     capability: tuple[int, int],
     launches: list[tuple[int, int, tuple[object, ...], bool]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is closed once it has run; the player launches it, and nothing else does."""
+    """It is closed after it; the player launches it, and nothing else does."""
     monkeypatch.setattr(settling, "has_cuda_bindings", lambda _: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     player = Player()
-    settling.settle(player, GPU)
+    with settling.settled(player, GPU):
+        player.done.append("in the block")
     assert player.done == [
         ("captured", probe_kernels.EarlyKernels, 1),
-        *("launched", "waited", "closed"),
+        *("launched", "waited", "in the block", "waited", "closed"),
     ]
     assert launches == []
+
+
+def test_where_the_block_fails_the_device_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To wait for one that has hung would hide the error."""
+    monkeypatch.setattr(settling, "has_cuda_bindings", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(probe_kernels, "delay_kernel", lambda _: Kernel([]))
+    player = Player()
+    with pytest.raises(DeviceLostError), settling.settled(player, GPU):
+        raise DeviceLostError
+    assert player.done[1:] == ["launched", "waited"]
 
 
 def test_where_kernels_cannot_start_early_nothing_is_done(
@@ -96,15 +111,17 @@ def test_where_kernels_cannot_start_early_nothing_is_done(
     monkeypatch.setattr(settling, "has_cuda_bindings", lambda _: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
     player = Player()
-    settling.settle(player, GPU)
-    assert player.done == []
+    with settling.settled(player, GPU):
+        player.done.append("in the block")
+    assert player.done == ["in the block"]
 
 
 def test_without_graphs_of_our_own_nothing_is_done() -> None:
     """A CPU has none."""
     player = Player()
-    settling.settle(player, CPU)
-    assert player.done == []
+    with settling.settled(player, CPU):
+        player.done.append("in the block")
+    assert player.done == ["in the block"]
 
 
 def test_early_kernels_all_start_early_but_the_first(

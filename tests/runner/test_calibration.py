@@ -174,9 +174,15 @@ def test_chains_are_warm_before_launches_are_settled_and_both_before_they_are_ti
         done.append("timed")
         return found
 
+    @contextmanager
+    def settled(*_: object) -> Iterator[None]:
+        done.append("settled")
+        yield
+        done.append("let go")
+
     monkeypatch.setattr(calibration, "has_cuda_bindings", lambda _: True)
     monkeypatch.setattr(chains, "observed_chains", lambda _: {1: quick})
-    monkeypatch.setattr(calibration, "settle", lambda *_: done.append("settled"))
+    monkeypatch.setattr(calibration, "settled", settled)
     monkeypatch.setattr(calibration, "kernel_costs", costs)
     bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
     bench.player = Noting(done)
@@ -185,7 +191,7 @@ def test_chains_are_warm_before_launches_are_settled_and_both_before_they_are_ti
     assert done == [
         *("1 passes made", "3 passes made"),
         *("1 launched", "3 launched", "1 launched", "3 launched"),
-        *("waited", "settled", "timed", "waited", "1 closed", "3 closed"),
+        *("waited", "settled", "timed", "let go", "waited", "1 closed", "3 closed"),
     ]
     assert bench.writer.header.observer_costs == found
 

@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -114,7 +115,7 @@ def test_every_round_replays_everything_in_another_order() -> None:
 def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are warm, settled after that, timed, and open until it is noted."""
+    """They are warm, settled after that, timed, and open and settled until then."""
     played = player()
     seen: list[str] = []
 
@@ -124,9 +125,13 @@ def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
         done = f"{now[0].launches} launches, {played.waits} waits"
         return f"{done}, {len(played.rounds)} rounds"
 
-    monkeypatch.setattr(
-        limit_times, "settle", lambda *_: seen.append(f"settled: {state()}")
-    )
+    @contextmanager
+    def settled(*_: object) -> Iterator[None]:
+        seen.append(f"settled: {state()}")
+        yield
+        seen.append("let go")
+
+    monkeypatch.setattr(limit_times, "settled", settled)
     effort = Effort(
         captures=2, rounds=3, note=lambda phase: seen.append(f"{phase}: {state()}")
     )
@@ -134,8 +139,10 @@ def test_what_is_noted_beside_a_capture_is_noted_while_its_replays_are_there(
     assert seen == [
         "settled: 2 launches, 1 waits, 0 rounds",
         "bounds: 2 launches, 1 waits, 3 rounds",
+        "let go",
         "settled: 2 launches, 3 waits, 3 rounds",
         "bounds: 2 launches, 3 waits, 6 rounds",
+        "let go",
     ]
 
 

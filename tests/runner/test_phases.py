@@ -1,8 +1,10 @@
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from layerscope.experiment import SERIAL, Experiment
 from layerscope.record.recorder import Recorded
@@ -47,21 +49,31 @@ def test_launches_are_settled_before_what_is_timed_and_noted_after_it(
 
         return called
 
-    for name in ("record", "measure", "calibrate_recorder", "settle", "knock_out"):
+    @contextmanager
+    def settled(*_: object) -> Iterator[None]:
+        order.append("settled")
+        yield
+        order.append("let go")
+
+    monkeypatch.setattr(phases, "settled", settled)
+    for name in ("record", "measure", "calibrate_recorder", "knock_out"):
         monkeypatch.setattr(phases, name, notes(name))
+    monkeypatch.setattr(phases, "note_stamps", notes("stamps"))
     for name in ("check_arms", "check_bits", "check_variants", "_prepare_experiments"):
         monkeypatch.setattr(phases, name, lambda *_, **__: [])
     for name in ("try_waiting_arms", "try_ahead"):
         monkeypatch.setattr(phases, name, lambda _: None)
     monkeypatch.setattr(Bench, "capture", notes("capture"))
     monkeypatch.setattr(fakes.ScriptedWorkload, "region_bytes", lambda _: [])
-    bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
+    study = replace(fakes.study(), stamp_arms=(fakes.FUSED,))
+    bench = fakes.bench(study, tmp_path / "run", lambda *_: 1)
     recorder = fakes.ScriptedRecorder(lambda launch: Recorded(launch, (), {}))
     phases.run_phases(bench, recorder, lambda phase: order.append(f"note {phase}"))
     assert order == [
-        *("capture", "settle", "measure", "note anchor", "knock_out"),
-        *("capture", "settle", "record", "calibrate_recorder", "settle"),
-        *("measure", "note after"),
+        *("capture", "settled", "measure", "note anchor", "knock_out", "let go"),
+        *("settled", "stamps", "let go"),
+        *("capture", "settled", "record", "let go", "calibrate_recorder"),
+        *("settled", "measure", "note after", "let go"),
     ]
 
 

@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -61,7 +62,13 @@ def test_arms_are_balanced_at_the_speed_of_launches_of_a_study(
             """Note it."""
             done.append("launched")
 
-    monkeypatch.setattr(balancing, "settle", lambda *_: done.append("settled"))
+    @contextmanager
+    def settled(*_: object) -> Iterator[None]:
+        done.append("settled")
+        yield
+        done.append("let go")
+
+    monkeypatch.setattr(balancing, "settled", settled)
     rounds = balancing._rounds(
         cast("Any", Player()),
         torch.device("cpu"),
@@ -69,4 +76,4 @@ def test_arms_are_balanced_at_the_speed_of_launches_of_a_study(
     )
     assert rounds == [[1, 2]] * 24
     assert done[:7] == ["waited", *["launched"] * 4, "waited", "settled"]
-    assert done[7:] == ["3 timed"] * 24 + ["waited"]
+    assert done[7:] == ["3 timed"] * 24 + ["let go"]

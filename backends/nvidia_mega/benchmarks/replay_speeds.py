@@ -21,7 +21,7 @@ from layerscope.errors import LayerscopeError
 from layerscope.graphs.device import resolve
 from layerscope.graphs.players import player_for
 from layerscope.graphs.replay import Body, Player, Replay
-from layerscope.graphs.settling import settle
+from layerscope.graphs.settling import settled
 from layerscope.layers.presets import preset
 from layerscope.layers.problem import Problem, ProblemOptions, make_problem
 from layerscope.layers.spec import LayerSpec
@@ -98,16 +98,16 @@ def beside(player: Player, device: torch.device) -> Iterator[str]:
     few, many = nothing(FEW_KERNELS, device), nothing(MANY_KERNELS, device)
     early, small = early_kernels(device), nothing(KERNELS, device)
     yield "made and launched"
-    settle(player, device)
-    yield "settled"
+    with settled(player, device):
+        yield "settled"
     yield from life(f"graph of {FEW_KERNELS} kernels", player, [(few, 1)])
     yield from life(f"graph of {MANY_KERNELS} kernels", player, [(many, 1)])
     yield from life(f"graph of {FEW_KERNELS} kernels", player, [(few, 1)])
     yield from life("graph with programmatic edges", player, [(early, 1)])
     lengths = [(small, 1 + index) for index in range(GRAPHS)]
     yield from life(f"{GRAPHS} graphs of {KERNELS} kernels and more", player, lengths)
-    settle(player, device)
-    yield "settled"
+    with settled(player, device):
+        yield "settled"
 
 
 def life(
