@@ -8,6 +8,7 @@ reaches the device.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -191,12 +192,22 @@ class EventTiming:
         return [round(span_ms * 1e6) for span_ms in spans_ms]
 
 
+@cache
+def _stream_of(index: int) -> torch.cuda.Stream:
+    """The stream of all players of a device.
+
+    Graphs on a second one can slow down those of the first, and `graphs.settling` does
+    not help then ("Two speeds of replays" in docs/accuracy.md).
+    """
+    return torch.cuda.Stream(index)
+
+
 class GraphPlayer:
-    """Captures and plays on one stream of the current CUDA device."""
+    """Captures and plays on the current CUDA device, on the stream of all players."""
 
     def __init__(self) -> None:
-        """Make the stream that everything is captured and launched on."""
-        self._stream = torch.cuda.Stream()
+        """Take the stream that everything is captured and launched on."""
+        self._stream = _stream_of(torch.cuda.current_device())
 
     def capture(
         self, body: Body, passes: int, beside: Replay | None = None
