@@ -88,9 +88,11 @@ def changes(
     A kernel spends its exclusive time and the gap that it ends, as in
     `shares.kernel_shares`; `matching` says what either counts for. The profiler writes
     a record between the end of a kernel and the start of the next one, so what it costs
-    lengthens gaps, and is subtracted from them. What has no grid, as a copy, is taken
-    to cost as much as a kernel of one block. Only passes with the arm's typical list of
-    kernels are used, and rounds in which both arms have some.
+    lengthens gaps, and is subtracted from them. No gap is shorter than nothing: what a
+    record costs beyond the mean gap before its kernel is in the kernel's time, and
+    subtracted there. What has no grid, as a copy, is taken to cost as much as a kernel
+    of one block. Only passes with the arm's typical list of kernels are used, and
+    rounds in which both arms have some.
 
     Args:
         base: the arm compared with.
@@ -136,10 +138,15 @@ def _spent(
     rows = typical.alike.join(labels, on=key)
     gaps = rows.select(*_ROUND, "region", cause="gap_cause", spent_ns="gap_ns")
     durations = rows.select(*_ROUND, *_CELL, spent_ns="exclusive_ns")
-    added = with_observer_cost(typical.kernels, costs).join(labels, on=key)
+    added = _added(typical, costs).join(labels, on=key).sort(key)
     added = (
-        added.sort(key)
-        .group_by("region", cause="gap_cause", maintain_order=True)
+        pl.concat(
+            [
+                added.select("region", cause="gap_cause", cost_ns="in_gap_ns"),
+                added.select("region", "cause", cost_ns="in_kernel_ns"),
+            ]
+        )
+        .group_by(_CELL, maintain_order=True)
         .agg(pl.col("cost_ns").sum())
     )
     mean = pl.col("spent_ns") / pl.col("passes") - pl.col("cost_ns").fill_null(0.0)
@@ -153,10 +160,22 @@ def _spent(
     )
 
 
+def _added(typical: TypicalPass, costs: Sequence[KernelCost]) -> pl.DataFrame:
+    """What a record costs, by kernel: (region, ordinal, in_gap_ns, in_kernel_ns)."""
+    key = ["region", "ordinal"]
+    gaps = typical.alike.group_by(key).agg(pl.col("gap_ns").mean())
+    in_gap = pl.min_horizontal("cost_ns", "gap_ns")
+    return (
+        with_observer_cost(typical.kernels, costs)
+        .join(gaps, on=key)
+        .select(*key, in_gap_ns=in_gap, in_kernel_ns=pl.col("cost_ns") - in_gap)
+    )
+
+
 def with_observer_cost(
     kernels: pl.DataFrame, costs: Sequence[KernelCost]
 ) -> pl.DataFrame:
-    """`kernels`, and what the profiler adds to the gap before each.
+    """`kernels`, and what the profiler adds to each and the gap before it.
 
     Args:
         kernels: with the columns grid_x, grid_y and grid_z, null where there is none.

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from layerscope.graphs.replay import Body
 from layerscope.regions import Region, layer_pass, region
-from layerscope.runner.workload import Workload
+from layerscope.runner.workload import FirstWorkload
 
 
-def body_of(workload: Workload, head: Callable[[], None], arm: str) -> Body:
+def body_of(workload: FirstWorkload, head: Callable[[], None], arm: str) -> Body:
     """What one replay of `arm` runs: the head, then the passes by region."""
 
     def play(passes: int) -> None:

@@ -32,7 +32,7 @@ from layerscope.runner.first_runs import (
 )
 from layerscope.runner.outputs import kept, why_other
 from layerscope.runner.waits import GAVE_UP, GAVE_UP_AS_CAPTURED, has_given_up
-from layerscope.runner.workload import Workload
+from layerscope.runner.workload import FirstWorkload
 
 Say: TypeAlias = Callable[[Message], None]
 """Tells the process that waits."""
@@ -95,7 +95,7 @@ def _run(say: Say) -> None:
             say(Message(event="end", run=index, reason=reason))
 
 
-def _workload(order: Order) -> Workload:
+def _workload(order: Order) -> FirstWorkload:
     module, _, name = order.recipe.factory.partition(":")
     factory: Callable[..., Any] = getattr(importlib.import_module(module), name)
     wanted = {
@@ -103,14 +103,14 @@ def _workload(order: Order) -> Workload:
         "passes": order.passes,
         "device": order.device,
     }
-    made: Workload = factory(**order.recipe.arguments, **wanted)
+    made: FirstWorkload = factory(**order.recipe.arguments, **wanted)
     return made
 
 
 class _Elsewhere:
     """A workload on its device, and replays of it."""
 
-    def __init__(self, workload: Workload, passes: int, say: Say) -> None:
+    def __init__(self, workload: FirstWorkload, passes: int, say: Say) -> None:
         self._say = say
         self._workload = workload
         self._passes = passes

@@ -6,7 +6,7 @@ from typing import Final
 
 from layerscope.errors import BackendError, DeviceLostError, LayerscopeError
 from layerscope.runner.bench import Bench
-from layerscope.runner.workload import Workload
+from layerscope.runner.workload import FirstWorkload
 from layerscope.study import AA_SUFFIX
 
 GAVE_UP: Final = "its kernels gave up waiting"
@@ -16,7 +16,7 @@ GAVE_UP_AS_CAPTURED: Final = f"{GAVE_UP} as captured"
 """The same of the graph that nobody edited, where it runs beside edited ones."""
 
 
-def has_given_up(workload: Workload, arm: str) -> bool:
+def has_given_up(workload: FirstWorkload, arm: str) -> bool:
     """Whether a wait of `arm` has given up since this was last asked.
 
     Only while the device is idle: it reads and clears what waits look at.

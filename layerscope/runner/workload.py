@@ -27,8 +27,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
-class Workload(Protocol):
-    """Arms that do the same work on the same inputs."""
+class FirstWorkload(Protocol):
+    """As much of a `Workload` as first runs of edited graphs need."""
 
     @property
     def feed(self) -> Feed:
@@ -39,16 +39,6 @@ class Workload(Protocol):
 
     def poison(self) -> None:
         """Spoil what the passes of a replay must write, so that omissions show."""
-
-    def checked(self, passes: int) -> Sequence[int]:
-        """The passes of a replay of `passes` passes whose results can be checked."""
-
-    def error(self, arm: str, index: int, passes: int) -> float:
-        """The error of a pass of the arm's last replay; inf where it is not finite.
-
-        Raises:
-            BackendError: the arm did other work than it was asked to.
-        """
 
     def bound(self, arm: str) -> float:
         """The largest error that is taken as right."""
@@ -63,6 +53,20 @@ class Workload(Protocol):
         """What the arm's kernels set once a wait has given up, as `Waits.abort`.
 
         None where nothing of the arm knows of it.
+        """
+
+
+class Workload(FirstWorkload, Protocol):
+    """Arms that do the same work on the same inputs."""
+
+    def checked(self, passes: int) -> Sequence[int]:
+        """The passes of a replay of `passes` passes whose results can be checked."""
+
+    def error(self, arm: str, index: int, passes: int) -> float:
+        """The error of a pass of the arm's last replay; inf where it is not finite.
+
+        Raises:
+            BackendError: the arm did other work than it was asked to.
         """
 
     @property

@@ -13,7 +13,7 @@ from layerscope.experiment import SERIAL
 from layerscope.graphs.edits import Allowed
 from layerscope.layers.feed import Feed, make_feed
 from layerscope.runner.first_runs import FirstRun, KnownRuns, first_runs
-from layerscope.runner.workload import Recipe
+from layerscope.runner.workload import FirstWorkload, Recipe
 from layerscope.selftest.cases import overlaps
 from layerscope.selftest.plan import planted_arms
 from layerscope.selftest.workload import STEPS, PlantedWorkload
@@ -23,7 +23,7 @@ _BETWEEN: Final = "/"  # the name of a study and that of its arm
 
 
 class PlantedTogether:
-    """As much of a `Workload` as first runs need."""
+    """The arms of several studies, for first runs."""
 
     def __init__(
         self, workloads: Mapping[str, PlantedWorkload], device: torch.device
@@ -63,12 +63,15 @@ class PlantedTogether:
         workload, own_name = self._of(arm)
         return workload.allowed(own_name)
 
+    def abort(self, arm: str) -> None:
+        """None: no kernel waits for one beside it."""
+
     def _of(self, arm: str) -> tuple[PlantedWorkload, str]:
         study, _, own_name = arm.partition(_BETWEEN)
         return self._workloads[study], own_name
 
 
-def planted(arms: Sequence[str], passes: int, device: str) -> PlantedTogether:
+def planted(arms: Sequence[str], passes: int, device: str) -> FirstWorkload:
     """The workload of these arms, in another process; see `Recipe`."""
     where = torch.device(device)
     studies = dict.fromkeys(arm.partition(_BETWEEN)[0] for arm in arms)

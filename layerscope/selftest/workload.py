@@ -117,13 +117,13 @@ class PlantedWorkload:
             )
         if launch.beside:
             stream.wait_stream(self._beside)
-        for _ in range(launch.pauses):
-            self._write(stream)
+        if launch.writes:
+            self._write(stream, launch.writes)
 
-    def _write(self, stream: torch.cuda.Stream) -> None:
+    def _write(self, stream: torch.cuda.Stream, times: int) -> None:
         """Let the stream itself write to memory: it takes a while, and no kernel."""
-        address = self._written.data_ptr()
-        check(driver.cuStreamWriteValue32(stream.cuda_stream, address, 1, 0))
+        writes = [_write_one(self._written)] * times
+        check(driver.cuStreamBatchMemOp(stream.cuda_stream, times, writes, 0))
 
     def poison(self) -> None:
         """Spoil the vector, which every replay loads anew."""
@@ -209,6 +209,18 @@ class PlantedWorkload:
     def cache_warnings(self, passes: int, l2_bytes: int) -> Iterator[str]:  # noqa: ARG002
         """None: the sizes follow from the cache."""
         return iter(())
+
+
+def _write_one(target: Tensor) -> driver.CUstreamBatchMemOpParams:
+    """The operation that writes 1 to the first 32 bits of `target`."""
+    kind = driver.CUstreamBatchMemOpType.CU_STREAM_MEM_OP_WRITE_VALUE_32
+    made = driver.CUstreamBatchMemOpParams()
+    made.operation = kind
+    write = made.writeValue
+    write.operation, write.flags = kind, 0
+    write.address = driver.CUdeviceptr(target.data_ptr())
+    write.value = driver.cuuint32_t(1)
+    return made
 
 
 def _check_memory(sizes: Sizes, device: torch.device) -> None:

@@ -52,6 +52,19 @@ def test_gaps_and_durations_count_for_their_causes() -> None:
     )
 
 
+def test_what_a_record_costs_beyond_the_gap_is_in_the_kernel() -> None:
+    """A gap of 90 ns before a kernel whose record costs 150: none, and 60 ns less."""
+    found = cells([ATTEND, NORM._replace(gap_ns=-60)], [ATTEND])
+    assert_frame_equal(
+        found,
+        expected(
+            ("attention", Cause.SAME, 5_000.0, 5_000.0),
+            ("attention", Cause.GAPS, 500.0, 500.0),
+            ("attention", Cause.ADDED, 940.0, 0.0),
+        ),
+    )
+
+
 def test_without_costs_gaps_are_as_recorded() -> None:
     """Nothing is subtracted that was not calibrated."""
     run = arms_run([NORM], [FASTER])

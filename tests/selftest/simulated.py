@@ -75,8 +75,8 @@ class Arms:
 
 def gaps_ns(chain: Chain) -> list[int]:
     """The time before each kernel of a pass, one after the other."""
-    pauses = [chain[-1].pauses, *(launch.pauses for launch in chain[:-1])]
-    return [900 + 3000 * count for count in pauses]
+    writes = [chain[-1].writes, *(launch.writes for launch in chain[:-1])]
+    return [900 + 800 * count for count in writes]
 
 
 def samples(arms: Arms) -> pl.DataFrame:

@@ -40,7 +40,7 @@ def roles(chain: Chain) -> Counter[tuple[str, str]]:
         ("branches", "beside"),
         ("less", "extra"),
         ("swap", "slow"),
-        ("gap", "pauses"),
+        ("gap", "writes"),
         ("bandwidth", "start"),
     ],
 )

@@ -65,7 +65,7 @@ def test_what_is_planted_elsewhere_is_found_out(setting: Setting) -> None:
     elsewhere = replace(case, expected=frozenset({Cause.LAUNCHES}))
     outcome = studies._case(elsewhere, setting, NOTHING_SHARED)
     assert not outcome.judged.passed
-    assert outcome.judged.text == "most elsewhere: shorter gaps −15.00 µs"
+    assert outcome.judged.text == "most elsewhere: shorter gaps −25.60 µs"
 
 
 def test_mixtures_are_taken_apart(setting: Setting) -> None:

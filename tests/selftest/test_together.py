@@ -9,6 +9,7 @@ from layerscope.experiment import SERIAL
 from layerscope.graphs.edits import Allowed
 from layerscope.layers.feed import advance, restart
 from layerscope.runner.first_runs import FirstRun, KnownRuns
+from layerscope.runner.waits import has_given_up
 from layerscope.runner.workload import Recipe
 from layerscope.selftest import together as module
 from layerscope.selftest.plan import NAMES, planted_arms
@@ -28,7 +29,9 @@ PASSES = 2
 @pytest.fixture
 def workload() -> PlantedTogether:
     """Three arms of two studies, as the other process makes them."""
-    return planted(["less/other", "swap/base", "less/base"], PASSES, "cpu")
+    made = planted(["less/other", "swap/base", "less/base"], PASSES, "cpu")
+    assert isinstance(made, PlantedTogether)
+    return made
 
 
 def test_graphs_that_are_edited_are_those_that_overlap() -> None:
@@ -118,3 +121,8 @@ def test_the_recipe_names_what_makes_the_workload() -> None:
     """It takes nothing but what every recipe is called with."""
     factory = "layerscope.selftest.together:planted"
     assert Recipe(factory=factory, arguments={}) == RECIPE
+
+
+def test_no_kernel_of_it_can_give_up_waiting(workload: PlantedTogether) -> None:
+    """A first run asks for that after every replay."""
+    assert not has_given_up(workload, "less/other")
