@@ -44,6 +44,21 @@ def test_every_device_has_a_player(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(players.player_for(GPU), TorchGraphPlayer)
 
 
+def test_all_players_of_a_gpu_share_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs on a second one slow down those on the first."""
+    pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
+    from layerscope.graphs import cuda  # noqa: PLC0415 (needs bindings)
+
+    current = iter((0, 1, 0))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: next(current))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda index: (object(), index))
+    cuda._stream_of.cache_clear()
+    first, other, second = (cuda.GraphPlayer()._stream for _ in range(3))
+    cuda._stream_of.cache_clear()
+    assert first is second
+    assert first != other
+
+
 def test_the_head_of_a_replay_loads_the_next_step() -> None:
     """Without kernels of our own, torch's operators count the step and copy inputs."""
     spec = LayerSpec(model=handmade.model(), dtype=DType.FLOAT32, context=16)
