@@ -139,7 +139,7 @@ _MERGED_FEW: Final = 4
 
 _WRITES: Final = 32
 """Writes of the stream that make a gap; they take 25 µs on an H200. A profiler adds to
-each node, some 0.1 to 0.4 µs there, however many writes are in it. To timed events it
+each node, 0.1 to 0.7 µs there, however many writes are in it. To timed events it
 adds more, empty nodes are dropped from a graph, and what untimed events or disabled
 kernels take differs from capture to capture. Kernels alone will not do: where graphs
 launch them fast, there is no gap between them."""
