@@ -194,11 +194,7 @@ class EventTiming:
 
 @cache
 def _stream_of(index: int) -> torch.cuda.Stream:
-    """The stream of all players of a device.
-
-    Graphs on a second one can slow down those of the first, and `graphs.settling` does
-    not help then ("Two speeds of replays" in docs/accuracy.md).
-    """
+    """That of all players of a device: graphs on a second one slow down the others."""
     return torch.cuda.Stream(index)
 
 
