@@ -118,12 +118,10 @@ class PlantedWorkload:
         if launch.beside:
             stream.wait_stream(self._beside)
         if launch.writes:
-            self._write(stream, launch.writes)
-
-    def _write(self, stream: torch.cuda.Stream, times: int) -> None:
-        """Let the stream itself write to memory: it takes a while, and no kernel."""
-        writes = [_write_one(self._written)] * times
-        check(driver.cuStreamBatchMemOp(stream.cuda_stream, times, writes, 0))
+            # By the stream itself: that takes a while, and no kernel.
+            writes = writes_of(self._written, launch.writes)
+            handle = stream.cuda_stream
+            check(driver.cuStreamBatchMemOp(handle, len(writes), writes, 0))
 
     def poison(self) -> None:
         """Spoil the vector, which every replay loads anew."""
@@ -211,8 +209,8 @@ class PlantedWorkload:
         return iter(())
 
 
-def _write_one(target: Tensor) -> driver.CUstreamBatchMemOpParams:
-    """The operation that writes 1 to the first 32 bits of `target`."""
+def writes_of(target: Tensor, times: int) -> list[driver.CUstreamBatchMemOpParams]:
+    """So many operations of a stream that write 1 to the first 32 bits of `target`."""
     kind = driver.CUstreamBatchMemOpType.CU_STREAM_MEM_OP_WRITE_VALUE_32
     made = driver.CUstreamBatchMemOpParams()
     made.operation = kind
@@ -220,7 +218,7 @@ def _write_one(target: Tensor) -> driver.CUstreamBatchMemOpParams:
     write.operation, write.flags = kind, 0
     write.address = driver.CUdeviceptr(target.data_ptr())
     write.value = driver.cuuint32_t(1)
-    return made
+    return [made] * times
 
 
 def _check_memory(sizes: Sizes, device: torch.device) -> None:

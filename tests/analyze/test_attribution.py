@@ -3,8 +3,16 @@ import math
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from layerscope.analyze.attribution import RECORD_CAUSES, Records, changes, records
+from layerscope.analyze.attribution import (
+    RECORD_CAUSES,
+    Records,
+    _added,
+    changes,
+    records,
+)
 from layerscope.analyze.causes import Cause
+from layerscope.analyze.typical import TypicalPass
+from layerscope.run_header import KernelCost
 from tests.analyze.timelines import BASE, COSTS, OTHER, Chain, Kernel, arms_run
 
 ATTEND = Kernel("attention", "attend", 5_000, 500, role="attend", blocks=1)
@@ -63,6 +71,18 @@ def test_what_a_record_costs_beyond_the_gap_is_in_the_kernel() -> None:
             ("attention", Cause.ADDED, 940.0, 0.0),
         ),
     )
+
+
+def test_a_gap_before_a_kernel_is_the_mean_of_all_passes() -> None:
+    """Of gaps of 0 and 200 ns and a cost of 150, 100 are in the gap."""
+    place = {"region": "moe", "ordinal": 0}
+    alike = pl.DataFrame([{**place, "gap_ns": 0}, {**place, "gap_ns": 200}])
+    grid = dict.fromkeys(("grid_x", "grid_y", "grid_z"), 1)
+    typical = TypicalPass(pl.DataFrame([place | grid]), alike, 2, 2)
+    cost = KernelCost(blocks=1, added_ns=150.0, low_ns=150.0, high_ns=150.0)
+    assert _added(typical, [cost]).rows(named=True) == [
+        {**place, "in_gap_ns": 100.0, "in_kernel_ns": 50.0}
+    ]
 
 
 def test_without_costs_gaps_are_as_recorded() -> None:

@@ -63,6 +63,13 @@ def test_kernels_are_merged(name: str, fewer: int) -> None:
     assert {launch.updates for launch in base} == {1}
 
 
+def test_there_are_gaps_between_the_kernels_that_are_merged() -> None:
+    """Where graphs launch kernels fast, there are none but for writes of the stream."""
+    base, other = BY_NAME["fewer"].base, BY_NAME["fewer"].other
+    assert [launch.writes for launch in base] == [0] * 3 + [32] * 24 + [0]
+    assert [launch.writes for launch in other] == [0] * 3 + [32] * 4 + [0]
+
+
 def test_every_case_is_listed_here() -> None:
     """The tests above are about all cases."""
     assert [*BY_NAME] == [

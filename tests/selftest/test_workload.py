@@ -7,6 +7,8 @@ from torch import Tensor
 
 pytest.importorskip("cuda.bindings", reason="the cuda extra is not installed")
 
+from cuda.bindings import driver
+
 from layerscope.errors import MeasurementError
 from layerscope.graphs.edits import Allowed
 from layerscope.selftest import workload as module
@@ -41,6 +43,17 @@ def test_results_are_those_of_the_kernels_one_by_one(name: str) -> None:
     got = workload.result(workload.feed.pools[0].rows[0], PASSES)
     for chain in arms.values():
         assert torch.equal(got[:, 7], updated(workload, chain, PASSES))
+
+
+def test_every_write_of_a_gap_is_one_of_32_bits() -> None:
+    """As many as are asked for; the driver is given no more than there are."""
+    target = torch.zeros(1, dtype=torch.int32)
+    writes = module.writes_of(target, 3)
+    kind = driver.CUstreamBatchMemOpType.CU_STREAM_MEM_OP_WRITE_VALUE_32
+    assert [
+        (int(one.operation), int(one.writeValue.address), int(one.writeValue.value))
+        for one in writes
+    ] == [(int(kind), target.data_ptr(), 1)] * 3
 
 
 @pytest.fixture
