@@ -415,12 +415,8 @@ def test_a_minute_and_a_small_host_are_enough(recorded: Run) -> None:
     """The device is measured on for less than a minute, the process has under 4 GB.
 
     Making the arms, also once more in the process that tries edited graphs, is on top.
-    Of layers of many rows, whose passes take ms, it is ten seconds and 0.1 GB more.
     """
     phases = dict(recorded.header.phases)
     phases.pop("trying experiments", None)
-    measured_s = sum(phases.values()) or recorded.header.seconds["study"]
-    spec = recorded.header.study.spec
-    has_many_rows = isinstance(spec, LayerSpec) and spec.rows > max(STEPS)
-    assert measured_s < (70 if has_many_rows else 60)
-    assert 0 < recorded.header.host_memory_bytes < (4.1e9 if has_many_rows else 4e9)
+    assert (sum(phases.values()) or recorded.header.seconds["study"]) < 60
+    assert 0 < recorded.header.host_memory_bytes < 4e9

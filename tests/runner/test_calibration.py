@@ -10,6 +10,7 @@ from layerscope.record.recorder import Event, Launch, Place, Recorded
 from layerscope.run_header import KernelCost
 from layerscope.runner import calibration
 from layerscope.runner.calibration import kernel_costs
+from tests import settling
 from tests.runner import fakes
 from tests.runner.fakes import ScriptedTiming
 
@@ -174,15 +175,9 @@ def test_chains_are_warm_before_launches_are_settled_and_both_before_they_are_ti
         done.append("timed")
         return found
 
-    @contextmanager
-    def settled(*_: object) -> Iterator[None]:
-        done.append("settled")
-        yield
-        done.append("let go")
-
     monkeypatch.setattr(calibration, "has_cuda_bindings", lambda _: True)
     monkeypatch.setattr(chains, "observed_chains", lambda _: {1: quick})
-    monkeypatch.setattr(calibration, "settled", settled)
+    monkeypatch.setattr(calibration, "settled", settling.noting(done))
     monkeypatch.setattr(calibration, "kernel_costs", costs)
     bench = fakes.bench(fakes.study(), tmp_path / "run", lambda *_: 1)
     bench.player = Noting(done)

@@ -1,6 +1,5 @@
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from layerscope.run_header import KernelCost
 from layerscope.runner import phases
 from layerscope.runner.bench import Bench
 from layerscope.runner.editing import Needed, every
+from tests import settling
 from tests.runner import fakes
 
 COST = KernelCost(blocks=132, added_ns=130.0, low_ns=120.0, high_ns=140.0)
@@ -49,13 +49,7 @@ def test_launches_are_settled_before_what_is_timed_and_noted_after_it(
 
         return called
 
-    @contextmanager
-    def settled(*_: object) -> Iterator[None]:
-        order.append("settled")
-        yield
-        order.append("let go")
-
-    monkeypatch.setattr(phases, "settled", settled)
+    monkeypatch.setattr(phases, "settled", settling.noting(order))
     for name in ("record", "measure", "calibrate_recorder", "knock_out"):
         monkeypatch.setattr(phases, name, notes(name))
     monkeypatch.setattr(phases, "note_stamps", notes("stamps"))

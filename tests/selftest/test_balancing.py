@@ -1,5 +1,4 @@
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,6 +10,7 @@ from layerscope.graphs.replay import Replay
 from layerscope.selftest import balancing
 from layerscope.selftest.balancing import missing_ns, spinning
 from layerscope.selftest.cases import Launch
+from tests import settling
 
 ARM = (
     Launch(region="attention", role="first"),
@@ -62,13 +62,7 @@ def test_arms_are_balanced_at_the_speed_of_launches_of_a_study(
             """Note it."""
             done.append("launched")
 
-    @contextmanager
-    def settled(*_: object) -> Iterator[None]:
-        done.append("settled")
-        yield
-        done.append("let go")
-
-    monkeypatch.setattr(balancing, "settled", settled)
+    monkeypatch.setattr(balancing, "settled", settling.noting(done))
     rounds = balancing._rounds(
         cast("Any", Player()),
         torch.device("cpu"),
