@@ -24,7 +24,8 @@ APART = ("standard", "nvidia_mega")
 AGAIN = "standard (A/A)"
 EACH_SWITCH = "tp8-rows6-bfloat16-each-switch"
 STAMPS = "tp8-rows6-bfloat16-stamps"
-EVERY = (*STUDIES, *MANY_ROWS, EACH_SWITCH, STAMPS)
+LIMITED = (*STUDIES, EACH_SWITCH, STAMPS)
+"""Those whose time had not ended before limits."""
 
 DRAFTS = {
     "tp1-rows6-bfloat16": 1.1,
@@ -75,7 +76,7 @@ def test_every_arm_is_in_one_complete_study(name: str, arms: tuple[str, ...]) ->
     assert header.environment.device.name == "NVIDIA H200"
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", LIMITED)
 def test_limits_were_measured(name: str) -> None:
     """All five bounds of the standard chain, and ten cold reads."""
     header = recorded(name).header
@@ -85,12 +86,22 @@ def test_limits_were_measured(name: str) -> None:
     assert len(header.reads) == 10
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", MANY_ROWS)
+def test_limits_of_many_rows_were_not_reached(name: str) -> None:
+    """Their passes are slow, and a warning says so."""
+    header = recorded(name).header
+    assert (header.bounds, header.reads) == ([], [])
+    warned = "limits were not measured: the time budget had ended"
+    assert warned in header.warnings
+
+
+@pytest.mark.parametrize("name", [*LIMITED, MANY_ROWS[0]])
 def test_everything_was_of_one_speed_of_launches(name: str) -> None:
     """Within 1 % of each other, whatever graphs were made, and of cold reads too."""
     run = recorded(name)
     costs = run.header.launch_costs
-    assert tuple(spans(costs)) == ("anchor", "after", "bounds", "reads")
+    limits = ("bounds", "reads") if name in LIMITED else ()
+    assert tuple(spans(costs)) == ("anchor", "after", *limits)
     lowest, *_, highest = sorted(cost.kernel_ns for cost in costs)
     assert 710 < lowest < highest < 875
     assert highest < 1.01 * lowest
@@ -102,8 +113,8 @@ def test_everything_was_of_one_speed_of_launches(name: str) -> None:
 
 
 def test_few_anchors_moved_by_more_than_captures_spread() -> None:
-    """Where a report warns, it is of 0.5 µs at most, or of 4 µs of 3.7 ms."""
-    runs = {name: recorded(name) for name in EVERY}
+    """Where a report warns, it is of 0.5 µs at most."""
+    runs = {name: recorded(name) for name in (*LIMITED, *MANY_ROWS)}
     drafts = {f"{name} draft": run.draft for name, run in runs.items() if run.draft}
     warned = {
         (name, arm): round(shift.value_ns)
@@ -115,7 +126,6 @@ def test_few_anchors_moved_by_more_than_captures_spread() -> None:
         ("tp1-rows1-float8_e4m3", "standard:pdl=off"): -111,
         ("tp4-rows6-bfloat16", AGAIN): -163,
         ("tp4-rows8-bfloat16", AGAIN): -292,
-        ("tp4-rows256-bfloat16", "nvidia_mega"): -4168,
         ("tp8-rows6-bfloat16 draft", "standard"): 472,
     }
 
